@@ -100,6 +100,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python .ci/language.py
 
 types: $(VENV)/test.stamp
 	$(BIN)/mypy

@@ -56,10 +56,10 @@ EPILOG: Final = """\
 first steps:
   toolcall-proxy demo                          try it: sample tools and the proxy, with calls to paste
   toolcall-proxy import openapi URL            write a config for tools that describe themselves
-  toolcall-proxy check config.yaml             every mistake of a configuration, with line and remedy
-  toolcall-proxy serve --config config.yaml    stand in front of your own tools
+  toolcall-proxy check config.yaml             check a config; list each error with line and fix
+  toolcall-proxy serve --config config.yaml    run the proxy
 
-exit codes: 0 all well, 1 a finding, 2 a usage or configuration error
+exit codes: 0 success, 1 problems found, 2 usage or configuration error
 help on one verb: toolcall-proxy VERB --help
 """
 
@@ -68,8 +68,8 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """The argument parser with the given verbs registered."""
     top = CommandParser(
         prog="toolcall-proxy",
-        description="A validating sidecar in front of LLM tool services: repairs type mistakes in tool calls, refuses "
-        "what it cannot repair with an answer a model can act on, forwards clean calls byte for byte.",
+        description="A validating sidecar in front of LLM tool services: repairs type errors in tool calls and "
+        "forwards clean calls byte for byte. Rejects all other calls with an answer that a model can act on.",
         epilog=EPILOG,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

@@ -28,19 +28,18 @@ examples:
   toolcall-proxy check config.yaml
   toolcall-proxy check config.yaml --format sarif > check.sarif
 
-Each mistake is printed as  file:line:col  section  message  (what to write instead)  so that editors and CI systems can
-jump to it. Nothing is served and nothing is contacted; ${NAME} is looked up in the environment,
-and the modules of hooks are imported.
+Each error is printed as  file:line:col  section  message  (fix)  so that editors and CI systems can jump to it. The
+command serves and contacts nothing. It reads ${NAME} from the environment and imports the modules of hooks.
 
-With --config-only nothing has to be there but the config and the files beside it: what ${NAME} and ${file:...} stand
-for, certificates elsewhere and the modules of hooks may be missing. A pipeline checks so, and a chart before a release.
-With --digest the hash over those files is printed; a running proxy shows it as files_hash of toolproxy_config_info.
+With --config-only it needs only the config and the files next to it. Values of ${NAME} and ${file:...}, certificates
+elsewhere and the modules of hooks may be missing. Pipelines and the chart use it before a release.
+With --digest it prints the hash over those files. A running proxy shows it as files_hash of toolproxy_config_info.
 
---format json prints one object (schemas/verbs/check.schema.json), sarif a SARIF 2.1.0 log for code scanning, github the
-workflow commands that mark lines of a pull request; all of them to standard output, with the same exit codes.
+--format json prints one object (schemas/verbs/check.schema.json), and sarif a SARIF 2.1.0 log for code scanning. github
+prints the workflow commands that mark lines of a pull request. All go to standard output, with the same exit codes.
 """
 _EXIT_CODES = """
-exit codes: 0 the config can be served, 1 a flag found a difference, 2 it cannot be served, or a source cannot be read
+exit codes: 0 success, 1 a flag found a difference, 2 the config has errors, or a source cannot be read
 """
 
 
@@ -48,9 +47,8 @@ def register(subparsers: Any) -> None:
     """Adds the verb to the command line's parser."""
     parser = subparsers.add_parser(
         "check",
-        help="find every mistake of a config without serving it",
-        description="Reads a config with all the files it names, compiles every schema, and says what is wrong or what "
-        "would be served.",
+        help="check a config without serving it",
+        description="Reads a config with all its files, compiles every schema, and prints the errors or the routes.",
         epilog=_EPILOG,
     )
     config = parser.add_mutually_exclusive_group(required=True)
@@ -59,11 +57,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--config-only",
         action="store_true",
-        help="judge the config alone: variables, secrets, modules of hooks and files outside its folder may be missing",
+        help="check only the config: variables, secrets, modules of hooks and files outside its folder may be missing",
     )
     parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="its format (default: text)")
-    parser.add_argument("--digest", action="store_true", help="print the config's hash alone, over its files")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print mistakes only")
+    parser.add_argument("--digest", action="store_true", help="print only the config's hash, over its files")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     for plugin in find_plugins(ExtendsVerbs):
         plugin.add_check_flags(parser)
     parser.epilog += _EXIT_CODES

@@ -20,7 +20,7 @@ examples:
 
 It needs the extra `completion`: pip install '.[completion]' in a clone
 
-exit codes: 0 printed, 2 the extra is not installed
+exit codes: 0 success, 2 the extra is not installed
 """
 
 
@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
     """Describes the verb and its argument."""
     verb = subparsers.add_parser(
         "completion",
-        help="print a script by which bash, zsh or fish completes the command line",
+        help="print a completion script for bash, zsh or fish",
         description="Prints a completion script for bash, zsh or fish: verbs, options, their choices, and files.",
         epilog=EPILOG,
     )

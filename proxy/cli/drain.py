@@ -32,10 +32,10 @@ examples:
   toolcall-proxy drain                                    the proxy on this machine, with the config's drain time
   toolcall-proxy drain --admin unix:/run/proxy/admin.sock --seconds 10
 
-Where the config has an `admin.token`, it is read from --token-file, from --config, or from the variable
+If the config has an `admin.token`, the command reads it from --token-file, from --config, or from the variable
 {TOKEN_VARIABLE}.
 
-exit codes: 0 drained, 1 not within --timeout, or nobody answers there within --wait, 2 wrong usage
+exit codes: 0 success, 1 not drained within --timeout, or no answer within --wait, 2 usage error
 """
 
 
@@ -44,21 +44,21 @@ def register(subparsers: Any) -> None:
     verb = subparsers.add_parser(
         "drain",
         help="let a running proxy finish its calls (a preStop hook)",
-        description="Tells a running proxy to drain and waits until no call is under way. The proxy does not end.",
+        description="Drains a running proxy and waits until no call is in progress. The proxy does not end.",
         epilog=EPILOG,
     )
-    verb.add_argument("--seconds", metavar="N", type=float, help="drain this long instead of what the config says")
+    verb.add_argument("--seconds", metavar="N", type=float, help="drain this long instead of the config's time")
     verb.add_argument(
         "--with-tools",
         action="store_true",
-        help="end as soon as no upstream on this machine takes connections (the tool of a Job has ended)",
+        help="end as soon as no upstream on this machine accepts connections (the tool of a Job has ended)",
     )
     verb.add_argument("--timeout", metavar="N", type=float, default=600.0, help="stop waiting after N seconds")
     verb.add_argument(
         "--wait", metavar="N", type=float, default=_STARTS_WITHIN,
-        help=f"give a proxy that is starting N seconds to open its port (default {_STARTS_WITHIN:g})",
+        help=f"wait N seconds for a starting proxy to open its port (default {_STARTS_WITHIN:g})",
     )  # fmt: skip
-    verb.add_argument("--config", metavar="FILE", help="take the operator's token from this config's `admin.token`")
+    verb.add_argument("--config", metavar="FILE", help="read the operator's token from this config's `admin.token`")
     add_operator_arguments(verb)
 
 

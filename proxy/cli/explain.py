@@ -79,7 +79,7 @@ def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
         yield "# a container: it takes no arguments, so there is nothing to judge"
         return
     if policy.check is None:
-        yield "# validation: off: every call goes on as it came"
+        yield "# validation: off: every call is forwarded unchanged"
         return
     from proxy.core.rules.rules import RULES
 

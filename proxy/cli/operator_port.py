@@ -80,7 +80,7 @@ def write_refusal(status: int, found: dict[str, Any]) -> str:
         return message
     return (
         f"{message}: name its file with --token-file, or put it into {TOKEN_VARIABLE} (after `demo` or `make run` it "
-        "stands behind `#k=` in the console's link)"
+        "is the part after `#k=` in the console's link)"
     )
 
 

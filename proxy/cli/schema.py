@@ -9,7 +9,7 @@ EPILOG: Final = """\
 examples:
   toolcall-proxy schema > config.schema.json
 
-An editor with the YAML language server then completes and checks a config that begins with the line
+An editor with the YAML language server then completes and checks a config with this first line:
   # yaml-language-server: $schema=config.schema.json
 
 exit codes: 0 printed
@@ -21,7 +21,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     subparsers.add_parser(
         "schema",
         help="print the JSON Schema of the config, for editors",
-        description="Prints the JSON Schema of the config: the same that the proxy itself reads a config by.",
+        description="Prints the JSON Schema of the config, which the proxy enforces.",
         epilog=EPILOG,
     )
 

@@ -50,18 +50,18 @@ _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{
 
 
 DESCRIPTION: Final = """\
-Serves the routes of a config: repairs and checks every call, forwards the good ones, answers the bad ones.
-The config is checked first; with a mistake in it nothing is served (exit code 2)."""
+Serves the routes of a config. Repairs and validates every call, forwards valid ones, answers all others.
+A config with errors is not served (exit code 2)."""
 
 EPILOG: Final = """\
 examples:
   toolcall-proxy serve config.yaml
   {examples}
 
-SIGTERM drains the calls and ends the proxy, Ctrl-C ends it sooner, SIGHUP reads the config again (docs/operations.md).
+SIGTERM drains and ends the proxy, Ctrl-C ends it sooner, SIGHUP reads the config at once (docs/operations.md).
 
-exit codes: 0 ended by a signal, 1 nothing answers at the URL (see --wait), 2 an error in the config, or a port that
-cannot be opened
+exit codes: 0 ended by a signal, 1 nothing answers at the URL (see --wait), 2 the config has errors, or a port cannot be
+opened
 """
 
 
@@ -69,11 +69,11 @@ def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
     examples = "\n  ".join(f"toolcall-proxy serve {each}" for source in list_no_config() for each in source.examples)
     epilog = EPILOG.format(examples=examples)
-    parser = subparsers.add_parser("serve", help="serve calls of your tools", description=DESCRIPTION, epilog=epilog)
+    parser = subparsers.add_parser("serve", help="run the proxy", description=DESCRIPTION, epilog=epilog)
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
     parser.add_argument("--config", metavar="FILE", help="the same, by name")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", type=read_listen_address, help="listen here instead of where the config says"
+        "--listen", metavar="HOST:PORT", type=read_listen_address, help="listen here instead of at the config's address"
     )
     for source in list_no_config():
         for flag in (source.flag, *source.flags):
@@ -82,7 +82,9 @@ def register(subparsers: Any) -> None:
     add_timeout_option(
         parser, f"with {_name('timeout')}: how long a tool may take (default: off for a command, 5m for a URL)"
     )
-    add_null_option(parser, f"with {_name('null_optional')}: on whose word a null is left out (default: reading)")
+    add_null_option(
+        parser, f"with {_name('null_optional')}: when to leave out a null at an optional key (default: reading)"
+    )
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
         help=f"with {_name('admin')}: the operator's port (default: one above --listen, or a free one)",
@@ -196,23 +198,23 @@ def _find_contradiction(args: argparse.Namespace) -> str:
         others = _join([f"{kind.flag.name} URL" for kind in kinds], "or")
         return f"which config?  (toolcall-proxy serve config.yaml; without one: {others})"
     if len(given) > 1:
-        return f"{' and '.join(given)} cannot stand together: say one of them"
+        return f"{' and '.join(given)} cannot be combined: use one of them"
     kind = next((each for each in kinds if each.flag.name == given[0]), None)
     takes_command = kind is not None and kind.takes_command
     if args.command is not None and not takes_command:
         takers = _join([each.flag.name for each in kinds if each.takes_command])
-        return f"a command behind -- goes with {takers} alone"
+        return f"a command behind -- goes only with {takers}"
     if takes_command and bool(sources[given[0]]) == bool(args.command):
         return f"which server?  ({given[0]} URL, or {given[0]} -- COMMAND ARGUMENT ...: one of the two)"
     for key in _SHARED:
         shares = kind is not None and key in kind.shares and not (key == "header" and args.command)
         if getattr(args, key) and not shares:
             says = "" if key in ("header", "wait") else f"; a config says `{key}`"
-            return f"--{key.replace('_', '-')} goes with {_name(key)} alone{says}"
+            return f"--{key.replace('_', '-')} goes only with {_name(key)}{says}"
     for each in kinds:
         for flag in each.flags:
             if getattr(args, flag.key) not in (None, False, flag.default) and each is not kind:
-                return f"{flag.name} goes with {each.flag.name} alone"
+                return f"{flag.name} goes only with {each.flag.name}"
     return ""
 
 

@@ -25,10 +25,10 @@ examples:
   toolcall-proxy validate --config config.yaml --route '/trips/7?notify=true' --method PATCH '{"title": "Rome"}'
   echo '{"lat": 48.85}' | toolcall-proxy validate --config config.yaml --route /weather -
 
-Nothing is sent and nothing is remembered: the call is judged as the first of its conversation.
+Nothing is sent or remembered. The call counts as the first of its conversation.
 --format json prints one object (schemas/verbs/validate.schema.json), with the same exit codes.
 
-exit codes: 0 the call would be forwarded, 1 it would be refused, 2 the config or the route is wrong
+exit codes: 0 the call would be forwarded, 1 it would be rejected, 2 an error in the config or the route
 """
 
 
@@ -36,18 +36,18 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "validate",
-        help="dry run of one call: what would be sent, or what the model would be told",
-        description="Judges one call as the server would, without sending it: prints decision and repairs, then "
-        "what would be sent, or the answer the model would get.",
+        help="try one call without sending it",
+        description="Validates one call as the server would, without sending it. Prints decision and repairs, then "
+        "the request for the tool, or the answer for the model.",
         epilog=EPILOG,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument(
         "-r", "--route", required=True, metavar="ROUTE", help="the route's name or path, or a request's path and query"
     )
-    verb.add_argument("-t", "--tool", metavar="TOOL", help="the tool, where the route's path holds {tool}")
+    verb.add_argument("-t", "--tool", metavar="TOOL", help="the tool, if the route's path has {tool}")
     verb.add_argument(
-        "-X", "--method", metavar="METHOD", default="", help="the request's method, where a path has several"
+        "-X", "--method", metavar="METHOD", default="", help="the request's method, if a path has several"
     )
     add_header_option(verb, "a header of the request, for operations with header parameters; may be repeated", "-H")
     verb.add_argument("--format", choices=("text", "json"), default="text", help="its format (default: text)")

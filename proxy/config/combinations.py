@@ -95,7 +95,7 @@ def _check_path(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
     yield from _check_braces(route.path, route.path_at, "as in `/tools/{tool}`")
     names = route.parameters
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield route.path_at, f"{{{name}}} stands twice in the path", "give each segment its own name"
+        yield route.path_at, f"{{{name}}} is in the path twice", "give each segment its own name"
     segments = route.path.split("/")[1:]
     if {".", ".."} & set(segments) or "" in segments[:-1] or "%" in route.path:
         yield route.path_at, "the path is not in its plain form", "no empty segment, no '.', no '..', no %-escape"
@@ -187,7 +187,7 @@ def _check_query(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         return
     if "parameters" in route.entry and not route.is_listed:
         at = (*route.at, "parameters")
-        yield at, "`parameters` on a route of many tools", "give the tool a route of its own"
+        yield at, "`parameters` on a route of many tools", "give the tool a separate route"
     if reveal(route.entry.get("query", "")) in ("judge", "strict"):
         yield (*route.at, "query"), "nothing declares query parameters here", "say `query: refuse` or `forward`"
 

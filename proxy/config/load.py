@@ -209,7 +209,7 @@ def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntr
             if (named := _FOREIGN_TEMPLATE.fullmatch(step)) is not None:
                 name = re.sub(r"\W", "_", named["name"] or "")
                 template = "{" + (name or "rest") + "...}" if step.startswith("*") else "{" + (name or "id") + "}"
-                yield f"route {route.name!r}: {step!r} stands for itself  (did you mean {template!r}?)"
+                yield f"route {route.name!r}: {step!r} is literal text  (did you mean {template!r}?)"
         if route.listed is not None:
             yield from route.listed.list_notes()
         for tool in route.tools.values():

@@ -177,7 +177,7 @@ def check_auth(context: Context, at: Pointer, value: JsonValue) -> None:
                 context.mistake(path, f"the token {name!r} is empty, too short or has other characters", hint)
         elif not HASHED.fullmatch(reveal(text)):
             hint = "write `sha256:` and the hash of the token in hex, or ${ENV} or ${file:/path}"
-            context.mistake(path, f"the token {name!r} would stand in the file", hint)
+            context.mistake(path, f"the token {name!r} would be in the file", hint)
         other = digests.setdefault(hash_token(text), name)
         if other != name:
             context.mistake(path, f"the tokens {other!r} and {name!r} are the same", "drop one of them")

@@ -84,7 +84,7 @@ class Routes:
             if not isinstance(entry, dict):
                 continue
             if isinstance(step, str) and "path" in entry:
-                message = "the path stands before the route already"
+                message = "the path is already the key of the route"
                 self._context.mistake((*at, "path"), message, "drop it", key=True)
             if isinstance(step, str) or "path" in entry:
                 yield WrittenRoute(at, entry, step if isinstance(step, str) else reveal(entry["path"]))
@@ -160,7 +160,7 @@ class Routes:
         if any(tool.request is not None for tool in tools.values()):
             if "parameters" in route.entry:
                 hint = "say it under `tools: {NAME: {request: ...}}`"
-                message = "`parameters` has no effect: the tool's request says where its arguments stand"
+                message = "`parameters` has no effect: the tool's request says where its arguments go"
                 self._context.mistake((*route.at, "parameters"), message, hint, key=True)
             usual = QueryPolicy.JUDGE if name in tools else QueryPolicy.REFUSE
             return None, QueryPolicy(reveal(route.entry.get("query", usual)))

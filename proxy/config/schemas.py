@@ -320,7 +320,7 @@ def _check_entries(written: JsonValue, place: SchemaPlace) -> None:
     """Raises ConfigError for a list that is not a flat list of parameters, and for a list of tools."""
     if listed := find_definitions(written):
         name = format_pointer(listed[0])
-        hint = f"name one of them: the file and `#{name}`, or write what stands at {name} in its place"
+        hint = f"name one of them: the file and `#{name}`, or write the content of {name} in its place"
         raise ConfigError([place.mistake("this is a list of tools, and one tool takes one schema", hint)])
     if written == [] and find_at_pointer(place.source.value, place.path):
         raise ConfigError([])  # its entries are no mappings, which is reported already

@@ -74,6 +74,6 @@ def find_warnings(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> list[st
     except OSError:
         return []
     return [
-        f"{path} is a mount of its own (subPath?): a change of it will not be seen; mount its folder instead"
+        f"{path} is a separate mount (subPath?): its changes will not be seen; mount its folder instead"
         for path in find_mounts(paths, text)
     ]

@@ -124,7 +124,7 @@ class Route:
             if segment.startswith("{"):
                 name = segment[1:-1]
                 if (value := values[name]) in ("", ".", ".."):
-                    raise ValueError(f"{value!r} cannot stand in a path")
+                    raise ValueError(f"{value!r} is not legal in a path")
                 is_free = self.kind == "passthrough" or name in self.matrix
                 segments[place] = quote(value, safe=_SEGMENT_SAFE if is_free else _JUDGED_SAFE)
         return "/".join(segments)

@@ -411,4 +411,4 @@ class Serving:
                 self.log.event("config note", note=note)
             for section in reloaded.restart_needed:
                 self.log.event("config needs a restart", "warning", section=section)
-                self.notices.tell(NEEDS_RESTART, section, f"`{section}` of the config counts after a restart alone")
+                self.notices.tell(NEEDS_RESTART, section, f"`{section}` of the config counts only after a restart")

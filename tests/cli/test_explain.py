@@ -67,7 +67,7 @@ def test_every_tool_of_a_route_is_shown_or_the_one_asked_for(config: str, capsys
     said = capsys.readouterr().out
     heads = [line.removeprefix("# === route ") for line in said.splitlines() if line.startswith("# === ")]
     assert ["weather", "note", "odd", "raw", "many", "Math"] == [head.rpartition(" ")[2] for head in heads]
-    assert "# validation: off: every call goes on as it came" in said
+    assert "# validation: off: every call is forwarded unchanged" in said
     assert "# a container: it takes no arguments, so there is nothing to judge" in said
     for asked in (["/tools/{tool}", "--tool", "note"], ["/tools/note"]):
         assert 0 == explain(config, *asked)

@@ -74,7 +74,7 @@ def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixtur
     ("words", "said"),
     [
         ("serve", "serve: which config?"),
-        ("serve a.yaml --config b.yaml", "serve: CONFIG and --config cannot stand together: say one of them\n"),
+        ("serve a.yaml --config b.yaml", "serve: CONFIG and --config cannot be combined: use one of them\n"),
     ],
 )
 def test_words_that_cannot_stand_together_are_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from proxy.cli.operator_port import write_refusal
 def test_a_missing_token_is_told_with_the_ways_to_give_it() -> None:
     assert (
         "no token: name its file with --token-file, or put it into TOOLCALL_PROXY_ADMIN_TOKEN (after `demo` or "
-        "`make run` it stands behind `#k=` in the console's link)"
+        "`make run` it is the part after `#k=` in the console's link)"
     ) == write_refusal(401, {"error": "no token"})
 
 

@@ -99,7 +99,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[Manifests], Any], str]]] = {
     ),
     "a config that listens on loopback": (
         lambda made: _configure(made, listen="127.0.0.1:8080"),
-        "`listen` is reached from inside of the pod alone",
+        "`listen` is reached only from inside of the pod",
     ),
     "a tool with a second port": (_name_two_ports, "refused: toolcall-proxy: the tool's container names several ports"),
     "a Service that leads to the tool by number": (

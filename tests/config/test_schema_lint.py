@@ -164,7 +164,7 @@ def test_properties_beside_the_keywords_are_a_mistake_that_shows_how_to_write_it
     tmp_path: Path, schema: dict[str, object], rightly: dict[str, object]
 ) -> None:
     (line,) = said(tmp_path, schema)
-    assert "stands where keywords stand, and guards nothing: a property belongs under `properties`" in line
+    assert "is in the place of a keyword, and guards nothing: a property belongs under `properties`" in line
     shown = json.loads(line.partition("(write ")[2].removesuffix(")"))
     assert {"type": "object", "properties": rightly} == shown
 
@@ -206,7 +206,7 @@ def test_what_is_advised_for_a_required_property_guards_it(tmp_path: Path) -> No
 
 def test_a_property_map_within_a_property_is_a_mistake_too(tmp_path: Path) -> None:
     (line,) = said(tmp_path, {"type": "object", "properties": {"at": {"street": "string", "zip": "string"}}})
-    assert line.startswith("12: 'street' and 1 more stands where keywords stand")
+    assert line.startswith("12: 'street' and 1 more is in the place of a keyword")
 
 
 # --- values and limits ------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_a_path_that_is_spelt_as_other_routers_spell_templates_is_a_note(tmp_pat
     (tmp_path / "c.yaml").write_text(
         f"version: 1\nroutes: [{{path: '{path}', upstream: none, tool: x, schema: {{type: object}}}}]"
     )
-    assert [f"route '{path}': {path.split('/')[-1]!r} stands for itself  (did you mean {meant!r}?)"] == [
+    assert [f"route '{path}': {path.split('/')[-1]!r} is literal text  (did you mean {meant!r}?)"] == [
         *load(tmp_path / "c.yaml", {}).config.notes
     ]
 
@@ -612,7 +612,7 @@ def test_a_list_of_tools_is_a_mistake_and_following_the_advice_takes_one(
     (line,) = said(tmp_path, "t.json")
     assert line == (
         f"1: this is a list of tools, and one tool takes one schema  (name one of them: the file and `#{place}`, or "
-        f"write what stands at {place} in its place)"
+        f"write the content of {place} in its place)"
     )
     (note,) = said(tmp_path, f"t.json#{place}")
     assert note.startswith("tool 'x': the definition of tool 't' read as the schema under ")

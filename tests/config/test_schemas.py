@@ -274,8 +274,8 @@ def test_a_default_that_its_own_type_refuses_is_told_of_with_the_remedy(tmp_path
     )
     assert made.schema is not None
     assert [
-        "`/properties/year`: the default is refused by the property's own type (string where integer is asked): allow "
-        "it in `type`, or say in `description` what holds where the property is left out",
+        "`/properties/year`: the property's own type refuses the default (string instead of integer): allow "
+        "it in `type`, or say in `description` what an absent property means",
     ] == sorted(made.schema.notes)
 
 

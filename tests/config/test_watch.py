@@ -95,7 +95,7 @@ def test_a_file_that_is_a_mount_of_its_own_is_told_about(tmp_path: Path) -> None
         path.write_text("")
 
     assert [alone] == find_mounts([alone, mounted], table.read_text())
-    assert [f"{alone} is a mount of its own (subPath?): a change of it will not be seen; mount its folder instead"] == (
+    assert [f"{alone} is a separate mount (subPath?): its changes will not be seen; mount its folder instead"] == (
         find_warnings([alone, mounted], table)
     )
     assert [] == find_warnings([alone], tmp_path / "nothing")

@@ -182,7 +182,7 @@ def test_one_broken_keyword_is_one_violation(expected: tuple[Violation, ...], sc
              "Send a whole number without quotes or units.", "x"), EITHER, '{"b":"x"}'),
         (one(codes.NO_BRANCH, (), "The value fits none of the alternatives",
              "(1) {a: integer (required)}; (2) {b: integer (required)}",
-             "What each lacks: (1) field 'a' missing, unknown field 'c'; (2) field 'b' missing, unknown field 'c'",
+             "Missing in each: (1) field 'a' missing, unknown field 'c'; (2) field 'b' missing, unknown field 'c'",
              {"c": 1}),
          EITHER, '{"c":1}'),
         (one(codes.NO_BRANCH, (), "The value fits more than one alternative (1, 2), exactly one is allowed",
@@ -223,7 +223,7 @@ def test_a_union_is_explained_by_its_nearest_branch(
 def test_what_alternatives_lack_is_true_of_a_value_of_the_right_type(
     expected: str, schema: JsonValue, sent: str
 ) -> None:
-    assert [("The value fits none of the alternatives", f"What each lacks: {expected}")] == [
+    assert [("The value fits none of the alternatives", f"Missing in each: {expected}")] == [
         (violation.message, violation.hint) for violation in said(schema, sent)
     ]
 
@@ -232,12 +232,12 @@ def test_what_alternatives_lack_is_true_of_a_value_of_the_right_type(
 @pytest.mark.parametrize(
     ("hint", "sent"),
     [
-        ("The arguments stand inside 'input': send its content itself as the arguments, without 'input'.",
+        ("The arguments are inside 'input': send its content itself as the arguments, without 'input'.",
          '{"input":{"a":1}}'),
         ("If 'dry_run' only wraps the arguments, send its content itself as the arguments.", '{"dry_run":{"a":1}}'),
         ("You sent the tool's schema: send values, each under its name.",
          '{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'),
-        ("'calls' seems to hold several calls: make one call of this tool for each, with its arguments alone.",
+        ("'calls' seems to hold several calls: make one call of this tool for each, with only its arguments.",
          '{"calls":[{"arguments":{"a":1}}]}'),
     ],
 )  # fmt: skip
@@ -336,7 +336,7 @@ def test_half_a_character_is_not_called_truncated(text: bytes) -> None:
     problem = parse(text)
     assert isinstance(problem, JsonProblem)
     assert (
-        "A \\u escape stands for half a character: write the character itself, or both halves."
+        "A \\u escape is half a character: write the character itself, or both halves."
         == explain_invalid_json(problem).hint
     )
 
@@ -348,7 +348,7 @@ def test_unknown_keys_are_found_where_the_schema_would_let_them_pass() -> None:
     value = {"a": {"b": 1, "c": 2}, "free": {"x": 1}, "map": {"y": 1}, "A": 1}
     assert [
         Violation(codes.UNKNOWN_FIELD, ("A",), "Unknown field 'A'", "one of the fields 'a', 'free', 'map'",
-                  "You sent 'a' as well: send that alone.", Severity.WARNING, 1),
+                  "You sent 'a' as well: send only that.", Severity.WARNING, 1),
         Violation(codes.UNKNOWN_FIELD, ("a", "c"), "Unknown field 'c'", "one of the fields 'b'",
                   "Leave it out.", Severity.WARNING, 2),
     ] == list(find_unknown_fields(check, value, Severity.WARNING))  # fmt: skip

@@ -114,7 +114,7 @@ def test_the_answer_says_which_value_and_what_to_send_apart() -> None:
             ("content",),
             "Field 'content' holds markup of the tool call itself: </content>",
             "text without markup of the call",
-            "Send 'reason' as a parameter of its own, and the text of 'content' without the tags of the call.",
+            "Send 'reason' as a separate parameter, and the text of 'content' without the tags of the call.",
             Severity.ERROR,
         ),
     ) == decision.failure.violations

@@ -23,15 +23,15 @@ _LINK: Final = re.compile(r"\]\((?!codes|rules)(?=[a-z-]+\.md)")
 _HEAD: Final = f"""\
 # Every metric
 
-The alerts and what to do: [runbook.md](../runbook.md).
+Alerts: [runbook.md](../runbook.md).
 
-Made by `make docs` from `proxy/telemetry/metric_table.py`, as the metrics themselves are. `/metrics` stands on the
-operator's port and on the probes'.
+`make docs` makes this page from `proxy/telemetry/metric_table.py`. The operator's port and the probes' port serve
+`/metrics`.
 
 - Units are seconds and bytes. Counters end in `_total`. The two HTTP histograms bear OpenTelemetry's names.
-- Label values come from the config or from the tables below; a tool or method that a client makes up counts as
-  `_other`, and no conversation, path or value of a call is ever a label. So the config bounds the number of series.
-- A counter has no series before it first counts. The event loop's lag is looked at every {EVERY:g} s.
+- Label values come from the config or from the tables below. A tool or method that a client invents counts as `_other`.
+  No conversation, path or value of a call is a label. So the config bounds the series.
+- A counter has no series before it first counts. The event loop's lag is measured every {EVERY:g} s.
 - Several workers show one page, summed: [operations.md](../operations.md#several-workers).
 
 | metric | type | labels | meaning |
@@ -59,13 +59,13 @@ GOMIND: Final = {
 
 _PROCESS: Final = """\
 
-Beside these the client library's own, of the process: {}.
+The client library adds metrics of the process: {}.
 
 ## Labels
 
-What the same label tells everywhere, then what it tells of one metric.
+First the labels that have one meaning everywhere, then those of single metrics.
 
-| label | of | tells | values |
+| label | of | meaning | values |
 |---|---|---|---|
 """
 

@@ -52,9 +52,7 @@ def test_the_page_lists_every_error_type_with_its_codes() -> None:
 
 
 def test_the_page_lists_every_violation_with_hpds_name_and_its_meaning() -> None:
-    assert [(code.name, code.hpd, code.meaning) for code in VIOLATION_CODES.values()] == rows(
-        "What is wrong with a value"
-    )
+    assert [(code.name, code.hpd, code.meaning) for code in VIOLATION_CODES.values()] == rows("Errors of a value")
 
 
 def test_the_page_lists_every_category_with_its_status() -> None:

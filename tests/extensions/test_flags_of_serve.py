@@ -10,13 +10,13 @@ from proxy.__main__ import main
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("serve --mcp http://a --openapi b", "serve: --mcp and --openapi cannot stand together: say one of them\n"),
-        ("serve a.yaml --upstream http://a", "serve: --upstream goes with --openapi alone\n"),
+        ("serve --mcp http://a --openapi b", "serve: --mcp and --openapi cannot be combined: use one of them\n"),
+        ("serve a.yaml --upstream http://a", "serve: --upstream goes only with --openapi\n"),
         (
             "serve a.yaml --null-optional drop",
-            "serve: --null-optional goes with --mcp and --openapi alone; a config says `null_optional`\n",
+            "serve: --null-optional goes only with --mcp and --openapi; a config says `null_optional`\n",
         ),
-        ("serve a.yaml --as mcp", "serve: --as goes with --openapi alone\n"),
+        ("serve a.yaml --as mcp", "serve: --as goes only with --openapi\n"),
     ],
 )
 def test_rejects_words_that_cannot_stand_together(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -411,7 +411,7 @@ def test_the_notes_say_where_it_is_and_warn_of_what_is_likely_wrong() -> None:
     assert "WARNING" not in plain
 
     many = notes("tool", replicaCount=3, config__upstreams={"tool": {"url": "http://10.0.0.1:80"}})
-    assert "WARNING: several pods, each with a memory of its own" in many
+    assert "WARNING: several pods do not share their state" in many
     assert "WARNING: the upstream tool is outside of this pod (http://10.0.0.1:80)" in many
 
 

@@ -388,7 +388,7 @@ def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_config(keys: Path
         ("listen: {port: 0, mode: '0660'}", "`mode` has no effect without a unix socket"),
         ("forwarded: {trusted: [10.0.0.1/8]}", "this is not a network: 10.0.0.1/8 has host bits set"),
         ("forwarded: {trusted: [lan]}", "this is not a network"),
-        ("defaults: {auth: {bearer: [plain-token-0123456789]}}", "the token 'token-1' would stand in the file"),
+        ("defaults: {auth: {bearer: [plain-token-0123456789]}}", "the token 'token-1' would be in the file"),
         ("defaults: {auth: {bearer: {ci: '${TOKEN}'}}}", "the token 'ci' is empty, too short or has other characters"),
         (f"defaults: {{auth: {{bearer: ['sha256:{'a' * 64}', 'sha256:{'A' * 64}']}}}}", "are the same"),
         ("defaults: {auth: {forward: on}}", "'bearer' is missing"),

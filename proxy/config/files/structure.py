@@ -216,7 +216,7 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
                 yield (*entry.path, name), True, *explain_rule(name, f"unknown key {name!r}", LISTED_RULES)
                 continue
             if names := entry.node.get("x-names"):
-                yield (*entry.path, name), True, f"the name {name!r} cannot stand here", f"expects {names}"
+                yield (*entry.path, name), True, f"the name {name!r} is not allowed here", f"expects {names}"
                 continue
             others = [f"{who} calls it so; here it is {own[name]}" for who, own in OTHER_NAMES.items() if name in own]
             hint = "".join(others[:1]) or _suggest_key(value, entry, name)

@@ -120,9 +120,9 @@ def _explain_syntax(error: yaml.MarkedYAMLError, content: str, line: int, column
     elif any(words in problem for words in ("expected '-' indicator", "expected <block end>", "find expected key")):
         remedy = "the indentation fits neither the line before nor an entry around it: align it with its neighbours"
     elif "mapping values are not allowed" in problem:
-        remedy = "a key cannot stand here: align it with its neighbours, or put a text that holds ': ' in quotes"
+        remedy = "a key is not allowed here: align it with its neighbours, or put a text that holds ': ' in quotes"
     elif "could not find expected ':'" in problem:
-        remedy = "a key without ': ' stands before this place"
+        remedy = "a key without ': ' is before this place"
     else:
         return YamlError(f"not YAML: {problem}", line, column)
     return YamlError(f"not YAML: {remedy}", line, column)
@@ -152,7 +152,7 @@ class _Builder:
             if event.anchor not in self.anchors:
                 raise _make_problem(event, f"no anchor &{event.anchor} before this alias")
             if (target := self.anchors[event.anchor]) is None:
-                raise _make_problem(event, f"the alias *{event.anchor} stands inside its own anchor")
+                raise _make_problem(event, f"the alias *{event.anchor} is inside its own anchor")
             return target
         if event.tag is not None:
             raise _make_problem(event, f"tags such as {event.tag} are not used here: leave it out")

@@ -55,7 +55,7 @@ def read_admin(context: Context, listen: Address) -> AdminConfig | None:
     if admin.values != "off" and not admin.token:
         context.mistake(("admin", "values"), "values are shown only to who has the token", "add `token`")
     if admin.readers and admin.readers == admin.token:
-        context.mistake(("admin", "readers"), "readers have the operator's token", "give them one of their own")
+        context.mistake(("admin", "readers"), "readers have the operator's token", "give them another one")
     if not admin.listen.is_loopback and not admin.token:
         reach = f"{admin.listen} is not a loopback address; whoever reaches it can see and reset state"
         context.notes.append(f"admin: {reach}")
@@ -70,10 +70,10 @@ def check_addresses(context: Context, listen: Address, admin: AdminConfig | None
     if admin is None:
         return
     if admin.listen == listen and (listen.port != 0 or listen.unix):
-        context.mistake(("admin",), f"calls come in at {listen} already", "give the operator a port of its own")
+        context.mistake(("admin",), f"calls come in at {listen} already", "give the operator another port")
     probes = admin.probes
     if probes is not None and probes in (listen, admin.listen) and (probes.port != 0 or probes.unix):
-        hint = "give the probes a port of their own, or leave them out: the operator's port has them too"
+        hint = "give the probes another port, or leave them out: the operator's port has them too"
         context.mistake(("admin", "probes"), f"{probes} is taken already", hint)
 
 
@@ -85,7 +85,7 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
         if name == NO_UPSTREAM:
             context.mistake(path, "'none' means no upstream at all", "choose another name", key=True)
         if "url" in entry and "command" in entry:
-            message = "`url` and `command` both say where the service is"
+            message = "`url` and `command` both name the service"
             context.mistake((*path, "command"), message, "keep one", key=True)
         elif "url" in entry:
             found[name] = _read_upstream(context, files, name, entry)

@@ -30,14 +30,14 @@ def list_alias_mistakes(aliases: Mapping[str, str], declared: Set[str] | None) -
         elif name in aliases and (declared is None or name not in declared):
             yield (
                 alias,
-                f"the alias {alias!r} stands for {name!r}, which is an alias itself",
+                f"the alias {alias!r} means {name!r}, which is an alias itself",
                 "name a declared property",
             )
         elif declared is not None and name not in declared:
             known = ", ".join(sorted(declared)[:12]) or "none"
             yield (
                 alias,
-                f"the alias {alias!r} stands for {name!r}, which the schema does not declare",
+                f"the alias {alias!r} means {name!r}, which the schema does not declare",
                 f"declared: {known}",
             )
 

@@ -157,8 +157,8 @@ _OWN_WORDS_ARE: Final = "The tool's own words:"
 # Code points of one line of them.
 _WORDS: Final = 1500
 _OPEN_NOTES: Final = {
-    "answer_errors": "What is wrong with its answer: {value}",
-    "errors": "What it answered: {value}",
+    "answer_errors": "Errors in its answer: {value}",
+    "errors": "Its answer: {value}",
     "retry_after": "Wait {value} before the next call.",
 }
 # Details for machines alone.

@@ -107,7 +107,7 @@ _JSON_HINTS: Final = {
     "trailing characters": "Send one JSON object with nothing after it. For several objects make one call for each.",
     "control character": "Escape line breaks and tabs inside texts.",
     "invalid escape": (
-        'A backslash may stand only before one of " \\ / b f n r t, or before u and four digits. '
+        'A backslash is legal only before one of " \\ / b f n r t, or before u and four digits. '
         "Remove it, or double it if the text holds a backslash."
     ),
     "nested deeper": "Send fewer levels of lists and objects.",
@@ -125,7 +125,7 @@ def explain_invalid_json(problem: JsonProblem) -> Violation:
     hints = (hint for start, hint in _JSON_HINTS.items() if problem.reason.startswith(start))
     hint = next(hints, "Send one complete JSON object.")
     if "surrogate" in problem.reason:
-        hint = "A \\u escape stands for half a character: write the character itself, or both halves."
+        hint = "A \\u escape is half a character: write the character itself, or both halves."
     elif problem.truncated:
         hint = "The text ends in the middle: it looks truncated. Send the complete arguments again, shorter if need be."
     return Violation(codes.INVALID_JSON, (), f"Invalid JSON: {where}", "one JSON object", hint)
@@ -252,7 +252,7 @@ def _no_branch(
         broken.path,
         "The value fits none of the alternatives",
         "; ".join(shown + more),
-        "What each lacks: " + "; ".join(lacks) if lacks else "",
+        "Missing in each: " + "; ".join(lacks) if lacks else "",
         value=value,
     )
 

@@ -72,10 +72,10 @@ def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Itera
             quoted = clean_text(markup, 60)
             message = f"Field '{name}' holds markup of the tool call itself: {quoted}"
             without = "without the tags of the call"
-            hint = f"Send the text of '{name}' alone, {without}, and every parameter as one of its own."
+            hint = f"Send only the text of '{name}', {without}, and every parameter separately."
             if parameter:
                 hint = (
-                    f"Send '{clean_text(parameter, 60)}' as a parameter of its own, and the text of '{name}' {without}."
+                    f"Send '{clean_text(parameter, 60)}' as a separate parameter, and the text of '{name}' {without}."
                 )
             severity = Severity.ERROR if refuse and is_certain else Severity.WARNING
             expected = "text without markup of the call"

@@ -77,7 +77,7 @@ def _explain_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> I
         if len(violation.path) != 1 or (misses and violation.path[0] not in inner):
             yield violation
         elif misses and is_explained:
-            yield replace(violation, hint=f"It stands inside '{clean_text(str(key), 60)}'.")
+            yield replace(violation, hint=f"It is inside '{clean_text(str(key), 60)}'.")
         else:
             is_explained = True
             yield replace(violation, hint=wrapper)
@@ -90,7 +90,7 @@ def _ask_for_meaning(violation: Violation, candidates: Mapping[Pointer, list[Poi
     if violation.code is not codes.UNKNOWN_FIELD or not is_open:
         return None
     names = ", ".join(f"'{cut(str(key[-1]), 60)}'" for key in wanted[:_NAMED])
-    which = f"which of {names} it stands for, if any" if len(wanted) > 1 else f"whether it stands for {names}"
+    which = f"which of {names} it means, if any" if len(wanted) > 1 else f"whether it means {names}"
     return replace(violation, hint=f"Its meaning decides {which}.")
 
 
@@ -247,12 +247,12 @@ def find_wrapper(check: Check, root: JsonValue) -> str:
     key = clean_text(key, 60)
     if isinstance(inner, dict) and declared & inner.keys():
         if key.lower() in ARGUMENT_KEYS:
-            return f"The arguments stand inside '{key}': send its content itself as the arguments, without '{key}'."
+            return f"The arguments are inside '{key}': send its content itself as the arguments, without '{key}'."
         is_whole = inner.keys() <= declared
         return f"If '{key}' only wraps the arguments, send its content itself as the arguments." if is_whole else ""
     calls = [item for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []
     if any({"parameters", "arguments"} & item.keys() for item in calls):
-        return f"'{key}' seems to hold several calls: make one call of this tool for each, with its arguments alone."
+        return f"'{key}' seems to hold several calls: make one call of this tool for each, with only its arguments."
     return ""
 
 

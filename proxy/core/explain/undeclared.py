@@ -136,7 +136,7 @@ def make_unknown_violation(path: Pointer, holder: JsonValue, parts: Iterable[Nod
         expected = _list_fields([*near, *unsent, *twice])
         hint = _explain_unknown(name, unsent, near)
         if (other := next((key for key in twice if is_same_name(key, name)), "")) and not near:
-            hint = f"You sent '{cut(other, 60)}' as well: send that alone."
+            hint = f"You sent '{cut(other, 60)}' as well: send only that."
     return Violation(codes.UNKNOWN_FIELD, path, message, expected, hint, severity, sent.get(name, ABSENT))
 
 

@@ -40,9 +40,9 @@ def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
             found.append(f"{where}: the default is none of the listed values: add it to `enum`, or correct it")
         elif not is_taken and (types or node.choices is None):
             found.append(
-                f"{where}: the default is refused by the property's own type ({kind} where "
-                f"{' or '.join(sorted(types)) or 'nothing'} is asked): allow it in `type`, or "
-                f"say in `description` what holds where the property is left out"
+                f"{where}: the property's own type refuses the default ({kind} instead of "
+                f"{' or '.join(sorted(types)) or 'nothing'}): allow it in `type`, or "
+                f"say in `description` what an absent property means"
             )
     return tuple(found[:_MOST])
 

@@ -285,7 +285,7 @@ def word_property_map(schema: Mapping[str, JsonValue], declared: tuple[str, ...]
     text = dumps(whole).decode()
     is_shown = len(text) <= _LONGEST_SAMPLE and not any(map(_needs_more, properties.values()))
     sample = text if is_shown else '{"type": "object", "properties": {' + dumps(declared[0]).decode() + ": ...}}"
-    message = f"{first} stands where keywords stand, and guards nothing: a property belongs under `properties`"
+    message = f"{first} is in the place of a keyword, and guards nothing: a property belongs under `properties`"
     return message, f"write {sample}"
 
 

@@ -174,7 +174,7 @@ UPSTREAM_BAD_ANSWER = _service(
     "UPSTREAM_BAD_ANSWER", 502, "The tool's service broke off or gave no valid answer.", "Try again later."
 )
 SCHEMA_UNKNOWN = _service(
-    "SCHEMA_UNKNOWN", 503, "What the tool takes could not be found out, so its call was not sent.", "Try again later."
+    "SCHEMA_UNKNOWN", 503, "The tool's schema could not be found out, so its call was not sent.", "Try again later."
 )
 UPSTREAM_UNFIT_ANSWER = ErrorCode("UPSTREAM_UNFIT_ANSWER", _SERVICE, 502, False, ErrorType.TOOL,
     "The tool ran, but its answer breaks its response schema.",
@@ -189,7 +189,7 @@ NOT_CONFIRMED = ErrorCode("NOT_CONFIRMED", _SERVICE, 503, False, ErrorType.TOOL,
 RESTARTING = _service("RESTARTING", 503, "The proxy is shutting down.", "Try again in a moment.")
 OVERLOADED = _service("OVERLOADED", 503, "Too many calls to this tool are under way.", "Try again in a moment.")
 CIRCUIT_OPEN = _service(
-    "CIRCUIT_OPEN", 503, "The tool failed repeatedly and is left alone for a moment.", "Try again in a moment."
+    "CIRCUIT_OPEN", 503, "The tool failed repeatedly, so it gets no calls for a moment.", "Try again in a moment."
 )
 
 # --- what tools say, in GoMind's words (Intelligent Error Handling, "Common Tool Error Codes") ----------------------

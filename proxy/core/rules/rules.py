@@ -103,12 +103,12 @@ _TABLE: Final = (
         "`format: date` and the year first; for `date-time` a blank for the `T` or before the zone, `+0200`, `UTC`",
         proposals.year_first_date, takes=(str,), gives=_STRING, at=lambda site: site.formats),
     Rule("integral_float", "standard", "value", "`3.0` -> `3` for an integer",
-        "exact, no exponent; also if the draft calls 3.0 a valid integer, which Go and Rust services refuse: then "
-        "those bytes alone change, never inside a union", proposals.integral_float, proposals.written_number, FRACTIONS,
+        "exact, no exponent. Also if the draft calls 3.0 a valid integer, which Go and Rust services refuse: then "
+        "only those bytes change, never inside a union", proposals.integral_float, proposals.written_number, FRACTIONS,
         _INTEGER),
     Rule("number_pinned", "standard", "value", '`12345` -> `"12345"`',
         "an enum lists the text, or the schema fixes its length (equal `minLength` and `maxLength`, or a `pattern` "
-        "with `^` and `$` and no choice of length); the number's own text, never with an exponent or `.0`",
+        "with `^` and `$` and no choice of length). The number's own text, never with an exponent or `.0`",
         proposals.number_pinned, proposals.written_number, (int, *FRACTIONS), _STRING,
         at=lambda site: site.choices or site.is_fixed_length),
     Rule("boolean_word", "standard", "value", '`true` -> `"True"`',
@@ -146,28 +146,28 @@ _TABLE: Final = (
         "as split_members, for the formats of wrap_pinned", lists.split_pinned, lists.joined_text, (str,), _ARRAY,
         member=True, at=lambda site: site.item_formats),
     Rule("drop_null_optional", "standard", "key", "null -> key removed",
-        "an optional key that refuses null; the tool is stated only to read (`readOnlyHint: true`, GET, HEAD) or its "
-        "name begins with one of ten verbs (`null_optional: stated` leaves the verbs out); or it is stated only to add "
-        "(`destructiveHint: false`) and the key has no `default`; or the operator says so (`x-null: drop`, "
+        "an optional key that refuses null. The tool is stated only to read (`readOnlyHint: true`, GET, HEAD) or its "
+        "name begins with one of ten verbs (`null_optional: stated` leaves the verbs out). Or it is stated only to add "
+        "(`destructiveHint: false`) and the key has no `default`. Or the operator says so (`x-null: drop`, "
         "`null_optional: drop`)"),
     Rule("aliases", "standard", "key", "`latitude` -> `lat`",
         "`aliases: {latitude: lat}` in the config; at the root of the arguments, never beside the other name"),
     Rule("key_case", "standard", "key", "`startDate` -> `start_date`",
-        "unknown and refused, or the target is required; exactly one declared, absent key is the same name in another "
-        "identifier style; at every depth; all other such keys are renamed with it, or the call is refused"),
+        "unknown and refused, or the target is required. Exactly one declared, absent key is the same name in another "
+        "identifier style. At every depth. All other such keys are renamed with it, or the call is refused"),
     Rule("key_quotes", "standard", "key", '`"\\"command\\""` -> `"command"`',
         "as key_case, for quotes and white space"),
     Rule("dotted_keys", "standard", "key", '`{"location.city": "x"}` -> `{"location": {"city": "x"}}`',
         "every unknown key spells the place of a declared member, and nothing else was sent there"),
     Rule("call_envelope", "standard", "key", '`{"name": "get_weather", "arguments": {...}}` -> the arguments',
-        "a whole call in the shape of OpenAI, Anthropic or LangChain, which names this tool; nothing stands beside it"),
+        "a whole call in the shape of OpenAI, Anthropic or LangChain, which names this tool; nothing is next to it"),
     Rule("nest_arguments", "standard", "key", '`{"name": "x"}` -> `{"request": {"name": "x"}}`',
         "the tool declares and requires one key, an object that declares every key sent; its name is `arguments`, "
         "`args`, `params`, `parameters`, `kwargs`, `request`, `body`, `data`, `payload` or `input`"),
     Rule("empty_arguments", "standard", "key", "no body or `null` -> `{}`", "nothing is required"),
     Rule("unwrap_arguments", "standard", "key", '`{"arguments": {...}}` -> the inner object',
-        "a lone undeclared `arguments`, `args`, `params`, `parameters`, `kwargs` or the tool's name; up to three "
-        "nested; the inner object, or JSON text of one, holds a declared key and is valid"),
+        "a lone undeclared `arguments`, `args`, `params`, `parameters`, `kwargs` or the tool's name. Up to three "
+        "nested. The inner object, or JSON text of one, holds a declared key and is valid"),
     Rule("tool_name_trim", "standard", "name", '`"functions.get_weather:0"`, `"get_weather<|x|>"` -> `get_weather`',
         "template tokens, quotes, a counter, or the prefix `functions.`, `tools.`, `default_api.`, `mcp__<server>__` "
         "around exactly one known name; a container's name is not a prefix"),
@@ -178,8 +178,8 @@ _TABLE: Final = (
     Rule("repeated_body", "standard", "text", "the same JSON text twice in a row -> once", "both halves are equal"),
     Rule("call_markup", "standard", "text", "`<tool_call>{...}</tool_call>`, `<|python_tag|>{...}` -> the object",
         "tags and template tokens of a call around the whole; no word beside them"),
-    Rule("embedded_json", "standard", "output", "`Here is the result: {...}` -> the JSON alone",
-        "`upstream: none`; exactly one object or array in the text is valid as it stands; no bracket left open"),
+    Rule("embedded_json", "standard", "output", "`Here is the result: {...}` -> only the JSON",
+        "`upstream: none`; exactly one object or array in the text is valid without a change; no bracket left open"),
     Rule("yes_no", "lenient", "value", '`"yes"`, `"no"`, `"on"`, `"off"` -> boolean', "any case", proposals.yes_no,
         takes=(str,), gives=_BOOLEAN),
     Rule("zero_one", "lenient", "value", "`1`, `0` -> boolean", "no number is legal", proposals.zero_one,
@@ -203,7 +203,7 @@ _TABLE: Final = (
     Rule("first_of_one", "lenient", "value", '`["a"]` -> `"a"`', "no array is legal", lists.first_of_one,
         lists.one_item, (list,), nests=True, inside=_SPELLINGS),
     Rule("item_wrapped", "lenient", "value", '`{"item": {...}}` -> `[{...}]`',
-        "the lone key `item`, undeclared by the items, where a list is expected", lists.item_wrapped, lists.items,
+        "the lone key `item`, undeclared by the items, if a list is expected", lists.item_wrapped, lists.items,
         (dict,), _ARRAY, nests=True),
     Rule("self_wrapped", "lenient", "value", '`{"tags": {"tags": ["x"]}}` -> `{"tags": ["x"]}`',
         "the object, or JSON text of one, has the property's name as its lone key; a list is expected and sent, and "
@@ -221,8 +221,8 @@ _TABLE: Final = (
     Rule("fill_default", "lenient", "key", "a missing optional key -> its `default`",
         "only if the object is refused without it"),
     Rule("fill_required", "listed", "key", "missing required keys -> their `default`",
-        "the object is accepted with them, holds no undeclared key, and none of them elsewhere; never inside a union's "
-        "branch; not on tools that are stated to change or remove something (`destructiveHint: true`, PATCH, PUT, "
+        "the object is accepted with them, holds no undeclared key, and none of them elsewhere. Never inside a union's "
+        "branch. Not on tools that are stated to change or remove something (`destructiveHint: true`, PATCH, PUT, "
         "DELETE)"),
     Rule("windows_paths", "lenient", "text", r"`\` of a Windows path is doubled",
         "a text of one line that starts like a path " r"(`C:\`, `\\server`) and holds an escape that JSON lacks"),
@@ -230,7 +230,7 @@ _TABLE: Final = (
         "fences, markup of a call and at most one closing bracket behind the complete object; never words"),
     Rule("bare_keys", "lenient", "text", '`{city: "Rome"}` -> `{"city": "Rome"}`',
         "names without quotes, as JavaScript writes them"),
-    Rule("needless_escapes", "lenient", "text", r"`\'` -> `'`, `\$5` -> `$5`", r"`\$` before a digit alone"),
+    Rule("needless_escapes", "lenient", "text", r"`\'` -> `'`, `\$5` -> `$5`", r"`\$` only before a digit"),
     Rule("escaped_text", "lenient", "text", r'`{\"a\":1}`, `{&quot;a&quot;:1}` -> `{"a":1}`',
         "every quote of the text is escaped the same way; the result parses strictly"),
     Rule("trailing_commas", "lenient", "text", "`[1,2,]` -> `[1,2]`", "braces balance"),
@@ -241,7 +241,7 @@ _TABLE: Final = (
     Rule("wrap_text", "named", "value", '`"a"` -> `["a"]`', "a member of an object; any text", lists.wrap_text,
         lists.unwrap_item, (str,), _ARRAY, member=True),
     Rule("boolean_letter", "named", "value", '`"t"`, `"F"` -> boolean',
-        "exactly `t T f F`, which often stand for another word (`f` for female)", proposals.boolean_letter,
+        "exactly `t T f F`, which often abbreviate another word (`f` for female)", proposals.boolean_letter,
         takes=(str,), gives=_BOOLEAN),
     Rule("leading_point", "named", "value", '`".5"` -> `0.5`', "otherwise as `string_to_number`",
         proposals.leading_point, proposals.number_text, (str,), _NUMBER),
@@ -262,12 +262,12 @@ REMOVED: Final[Mapping[str, str]] = {
     "empty_optional": "nothing: an empty text is a value",
     "null_word_optional": "nothing: a word is a value",
     "default_optional": "nothing: correct the `default` of the schema",
-    "split_integers": "nothing: the model is told to send a list",
-    "unwrap_any": "`unwrap_arguments`, for the names that stand for arguments",
-    "unwrap_scalar": "nothing: the model is told to name the argument",
-    "schema_shaped": "nothing: the model is told to send the value",
-    "typed_value": "nothing: the model is told to send the value",
-    "list_level": "nothing: the model is told which list is expected",
+    "split_integers": "nothing: the answer says to send a list",
+    "unwrap_any": "`unwrap_arguments`, for the names that mean arguments",
+    "unwrap_scalar": "nothing: the answer says to name the argument",
+    "schema_shaped": "nothing: the answer says to send the value",
+    "typed_value": "nothing: the answer says to send the value",
+    "list_level": "nothing: the answer says which list is expected",
 }
 
 RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}

@@ -331,7 +331,7 @@ class _Reader:
             self._begin(found[0], found[0])
             return
         if self._at or "-" in flags:
-            self._fail(f"{found[0]} stands at the start or not at all")
+            self._fail(f"{found[0]} is legal only at the start")
         self._at = found.end()
         self._flags = frozenset(flags)
         if kept := "".join(sorted(self._flags - {"s"})):  # the meaning of `.` is written out

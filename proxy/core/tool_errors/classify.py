@@ -192,7 +192,7 @@ def _about_url(value: JsonValue) -> tuple[str, ...]:
         place, *steps = loc if isinstance(loc, list) and loc else (item.get("location"), item.get("path"))
         if isinstance(place, str) and place in _URL_PLACES:
             named, where = ".".join(map(str, steps)), _URL_PLACES[place]
-            found.append(f"Parameter '{named}' stands in the {where} of the URL, not in the body: {item['msg']}")
+            found.append(f"Parameter '{named}' is in the {where} of the URL, not in the body: {item['msg']}")
     return tuple(found[:5])
 
 

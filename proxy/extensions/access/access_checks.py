@@ -154,14 +154,14 @@ def _check_issuers(context: Context, settings: AccessSettings) -> None:
                 hint = "such as https://login.example.org: the keys are fetched there"
                 context.mistake((*at, name, key), "no http or https URL", hint)
             elif url and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-                hint = "use https: whoever stands between could put in keys of their own"
+                hint = "use https: anyone on the network path could insert other keys"
                 context.mistake((*at, name, key), "keys are fetched without TLS", hint)
         if issuer.issuer and taken.setdefault(issuer.issuer, name) != name:
             hint = "list all audiences at one of them"
             context.mistake((*at, name, "issuer"), f"the issuer {taken[issuer.issuer]!r} has this address", hint)
         if issuer.max_age < issuer.refresh:
             hint = "let `max_age` be longer than `refresh`"
-            context.mistake((*at, name), "keys would count no more before they are fetched anew", hint, key=True)
+            context.mistake((*at, name), "keys would expire before they are fetched again", hint, key=True)
 
 
 def _check_schemas(context: Context, at: Pointer, key: str, rules: JsonValue) -> None:
@@ -209,7 +209,7 @@ def _check_jwt(
             context.mistake((*place, "issuers", index), f"unknown issuer {name!r}", hint)
     if route.policy.auth is not None and route.policy.auth.forward != jwt.forward:
         hint = "say `forward` at `auth` as at `jwt`"
-        context.mistake(place, "`auth` and `jwt` disagree on whether a token goes on to the upstream", hint, key=True)
+        context.mistake(place, "`auth` and `jwt` disagree on whether the upstream gets the token", hint, key=True)
     if route.listed is not None and not settings.url:
         hint = (
             "add `access: {url: https://HOST}`, where clients reach the proxy: they read there whom to ask for a token"
@@ -234,14 +234,12 @@ def _check_rules(context: Context, at: Pointer, written: Mapping[str, JsonValue]
         _check_tokens(context, (*spot, "when", "token"), when, route)
         if "certificate" in when and not context.mapping("listen", "tls").get("client_ca"):
             hint = "add `listen: {tls: {client_ca: FILE}}`"
-            context.mistake((*spot, "when", "certificate"), "no client is asked for a certificate", hint, key=True)
+            context.mistake((*spot, "when", "certificate"), "no client needs a certificate", hint, key=True)
         for name in ("tools", "arguments", "annotations", "equals"):
             if name in rule and route.kind == "passthrough":
                 message = f"`{name}` means nothing on route {route.name!r}: no call is read there"
                 hint = (
-                    "give the route rules of its own, without it"
-                    if key == "allow"
-                    else "write `deny: off` on the route"
+                    "give the route separate rules, without it" if key == "allow" else "write `deny: off` on the route"
                 )
                 hint = hint if spot[0] == "defaults" else "drop it"
                 context.mistake((*spot, name), message, hint, key=True)
@@ -276,7 +274,7 @@ def _check_annotations(context: Context, at: Pointer, route: RouteEntry, key: st
     hold = "never hold" if key == "allow" else "are unknown"
     if route.listed is None:
         message = f"`annotations` {hold} on route {route.name!r}: no server lists its tools"
-        context.mistake(at, message, "name the tools with `tools`, or give the route rules of its own", key=True)
+        context.mistake(at, message, "name the tools with `tools`, or give the route separate rules", key=True)
     elif not route.listed.trusts_annotations:
         message = f"`annotations` {hold} on route {route.name!r}: it does not trust those of its server"
         hint = "add `mcp: {trust_annotations: on}` to the route if what its server says of its tools is true"

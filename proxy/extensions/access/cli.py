@@ -21,16 +21,16 @@ EXIT_PROBLEM: Final = 2
 _EPILOG: Final = """\
 examples:
   toolcall-proxy pin config.yaml                              approve every tool as it is listed now
-  toolcall-proxy pin config.yaml --check                      say what differs from what is approved
+  toolcall-proxy pin config.yaml --check                      show the differences from the approved definitions
   toolcall-proxy pin config.yaml --route /mcp --only search   approve one tool of one route
 
-Writes `pins: {file}` of the config (tools.lock beside it): for each route with `protocol: mcp` every tool that its
-server lists, for every other route its HTTP operations (`request`, or of an OpenAPI document), with all that defines
-them and a digest. Review the file's changes and keep it with the config.
-`pins: {changed: warn | hide | refuse}` says what becomes of a tool that is listed otherwise (docs/access.md).
-Each server is asked the way that calls go.
+Writes `pins: {file}` of the config (tools.lock next to it). For each route with `protocol: mcp` it lists every tool of
+the server. For every other route it lists the HTTP operations (`request`, or of an OpenAPI document). Each entry has
+the definition and a digest. Review the file's changes and keep it with the config.
+`pins: {changed: warn | hide | refuse}` decides about a tool that is listed otherwise (docs/access.md).
+The command contacts each server in the same way as calls do.
 
-exit codes: 0 written, or nothing differs; 1 something differs (--check); 2 a server or a file is in the way
+exit codes: 0 success, 1 differences found (--check), 2 a server or a file cannot be read
 """
 
 
@@ -38,16 +38,16 @@ def register(subparsers: Any) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "pin",
-        help="approve the tools of MCP servers and OpenAPI documents as they are defined now",
-        description="Writes how the tools that MCP servers list, and HTTP operations, are defined.",
+        help="approve the current definitions of tools",
+        description="Writes the definitions of HTTP operations and of the tools that MCP servers list.",
         epilog=_EPILOG,
         formatter_class=HelpText,
     )
     verb.add_argument("config", metavar="CONFIG", help="the config file, such as config.yaml")
-    verb.add_argument("--route", metavar="NAME", action="append", default=[], help="this route alone, may be repeated")
-    verb.add_argument("--only", metavar="TOOL", action="append", default=[], help="this tool alone, may be repeated")
-    verb.add_argument("--check", action="store_true", help="write nothing; say what differs")
-    add_header_option(verb, "send this header to the servers; it is written nowhere")
+    verb.add_argument("--route", metavar="NAME", action="append", default=[], help="only this route, may be repeated")
+    verb.add_argument("--only", metavar="TOOL", action="append", default=[], help="only this tool, may be repeated")
+    verb.add_argument("--check", action="store_true", help="write nothing; show the differences")
+    add_header_option(verb, "send this header to the servers; it is never stored")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,7 +89,7 @@ def _pin(args: argparse.Namespace) -> int:
         print(f"{len(changes)} differ from {path}" if changes else f"all tools are as in {path}")
         return EXIT_DIFFERENT if changes else 0
     replace_file(path, write_lock(apply_pin_changes(before, now, changes)).encode(), SHARED)
-    print(f"wrote {path}: {sum(map(len, now.values()))} tools listed, {len(changes)} approved anew")
+    print(f"wrote {path}: {sum(map(len, now.values()))} tools listed, {len(changes)} newly approved")
     if "pins" not in loaded.config.sections:
         print(f"next: add to {args.config}   pins: {{changed: hide}}")
     return 0

@@ -190,7 +190,7 @@ def _list_problems(route: str, tools: JsonValue) -> Iterator[tuple[Pointer, str]
         return
     for name, entry in tools.items():
         if not isinstance(entry, dict) or entry.get("digest") != digest_tool(name, select_definition(entry)):
-            yield (*at, name), f"tool {name!r} of route {route!r} does not have the digest that stands beside it"
+            yield (*at, name), f"tool {name!r} of route {route!r} does not have the digest next to it"
 
 
 @value_class

@@ -124,7 +124,7 @@ def read_pins(context: Context, files: Files, _upstreams: Mapping[str, UpstreamC
     try:
         pins = read_lock(text.encode())
     except LockProblem as problem:
-        hint = "write it anew with `toolcall-proxy pin`, and look at what has changed"
+        hint = "write it again with `toolcall-proxy pin`, and review the changes"
         context.mistake(at, f"the file of pins cannot be used: {problem}", hint)
         return None
     changed = str(reveal(written.get("changed", _CHANGED)))

@@ -21,7 +21,7 @@ _MEANINGS: Final[dict[ErrorCode, str]] = {
     codes.UPSTREAM_TIMEOUT: "The model server did not answer in time.",
     codes.UPSTREAM_BAD_ANSWER: "The model server broke off or gave no valid answer.",
     codes.OVERLOADED: "Too many requests to the model server are under way.",
-    codes.CIRCUIT_OPEN: "The model server failed repeatedly and is left alone for a moment.",
+    codes.CIRCUIT_OPEN: "The model server failed repeatedly, so it gets no calls for a moment.",
 }
 
 

@@ -42,7 +42,7 @@ FILTERS: Final = {
 EPILOG: Final = f"""\
 examples:
   toolcall-proxy calls                                  the last 20 calls
-  toolcall-proxy calls --follow --outcome refused       refused calls as they come
+  toolcall-proxy calls --follow --outcome refused       rejected calls as they arrive
   toolcall-proxy calls --since 10m --tool weather --json | jq .errors
 
 If the config has an `admin.token`, pass it by --token-file or in the variable {TOKEN_VARIABLE}.

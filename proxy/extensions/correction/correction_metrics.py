@@ -26,15 +26,15 @@ _BOUNDS: Final = (0.1, 0.25, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60)
 _CALL: Final = ("route", "tool")
 _LAYER: Final = {"layer": Label("Layer 3 (`validation_feedback`) or layer 4 (`semantic_retry`).", tuple(Layer))}
 EVENTS_COUNTED: Final = MetricRow(
-    "toolproxy_corrections_total", "counter", "What the optional correction layers did.", (*_CALL, "event"),
+    "toolproxy_corrections_total", "counter", "Events of the optional correction layers.", (*_CALL, "event"),
     {"event": Label("The event, as in the span.", EVENTS)},
 )  # fmt: skip
 QUESTIONS: Final = MetricRow(
     "toolproxy_correction_questions_total", "counter",
     "Questions to the model endpoint ([correction.md](correction.md)).",
     (*_CALL, "layer", "outcome", "independent"),
-    {**_LAYER, "outcome": Label("What came of it; `busy` and `budget`: it was not asked.", tuple(QuestionOutcome)),
-     "independent": Label("Whether no earlier result of the conversation was known.", ("true", "false"))},
+    {**_LAYER, "outcome": Label("The outcome; `busy` and `budget`: nothing was asked.", tuple(QuestionOutcome)),
+     "independent": Label("No earlier result of the conversation was known.", ("true", "false"))},
 )  # fmt: skip
 SECONDS: Final = MetricRow(
     "toolproxy_correction_seconds", "histogram", "How long the model endpoint took for one question.", ("layer",),
@@ -44,7 +44,7 @@ TOKENS: Final = MetricRow(
     "toolproxy_correction_tokens_total", "counter",
     "Tokens that questions and answers took, by the endpoint's own count (`usage`).",
     (*_CALL, "layer", "kind"),
-    {**_LAYER, "kind": Label("What was asked (`prompt`), or the answer (`completion`).", ("prompt", "completion"))},
+    {**_LAYER, "kind": Label("The question (`prompt`), or the answer (`completion`).", ("prompt", "completion"))},
 )  # fmt: skip
 BUDGETS: Final = MetricRow(
     "toolproxy_correction_budget_exhausted_total", "counter",

@@ -25,7 +25,7 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     """Asks a model for a better call than one that failed."""
 
     name = "correction"
-    adds = "a model that is asked for a better call than one that failed; `evaluate`, and sample tools: `demo`"
+    adds = "a model that corrects failed calls, `evaluate`, and sample tools: `demo`"
     verbs = ("demo", "evaluate")
     sections = ("correction",)
     policy_keys = ("correct",)

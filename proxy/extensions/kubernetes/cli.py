@@ -35,15 +35,15 @@ The config is the one that the proxy serves in the pod:
   drain: {serve: 15s, finish: 30s, stay_ready: on}
 with an upstream at http://127.0.0.1:PORT, where PORT is the tool's. It goes, with the files it names, into a ConfigMap
 for each workload. Pods get the native sidecar (Kubernetes 1.29), its volumes, a readiness probe and a preStop for the
-tool, and time to end; Services that lead to the tool's port lead to the proxy. Injecting twice gives the same as
-injecting once. A document that nothing changes keeps every byte; a changed one is written anew, without its comments.
+tool, and a longer termination grace period. Services of the tool's port then lead to the proxy. Injecting
+twice gives the same as injecting once. An unchanged document keeps every byte; a changed one loses its comments.
 
-What would come out unguarded is refused, with file, line and remedy (docs/kubernetes.md).
-As a Kustomize function, a ResourceList on standard input gives one on standard output.
-A workload is left alone with the annotation `toolcall-proxy/inject: disabled`. Annotations of a pod's template go
-before the options: toolcall-proxy/container, /port, /secret, /cpu, /memory, /log-level.
+`inject` rejects manifests that would leave a way around the proxy, with file, line and fix (docs/kubernetes.md).
+As a Kustomize function, it reads a ResourceList from standard input and prints one.
+The annotation `toolcall-proxy/inject: disabled` excludes a workload. Annotations of a pod's template override
+the options: toolcall-proxy/container, /port, /secret, /cpu, /memory, /log-level.
 
-exit codes: 0 injected, 1 --diff found a difference, 2 something is in the way
+exit codes: 0 success, 1 differences found (--diff), 2 the manifests or the config are rejected
 """
 
 
@@ -51,8 +51,8 @@ def register(subparsers: Any) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "inject",
-        help="put the sidecar into Kubernetes manifests",
-        description="Puts the proxy as a native sidecar into the pods of manifests, and in front of their Services.",
+        help="add the sidecar to Kubernetes manifests",
+        description="Adds the proxy to the pods of manifests as a native sidecar, and leads their Services to it.",
         epilog=_EPILOG,
         formatter_class=HelpText,
     )
@@ -61,22 +61,22 @@ def register(subparsers: Any) -> None:
     verb.add_argument("--image", default=f"toolcall-proxy:{__version__}", help="the proxy's image")
     verb.add_argument("--name", default="", help="one ConfigMap for all (default: WORKLOAD-toolcall-proxy for each)")
     verb.add_argument("--namespace", default="", help="the namespace of manifests that name none")
-    verb.add_argument("--upstream", metavar="NAME", help="the upstream that is the tool, where several are on loopback")
-    verb.add_argument("--port", default="", help="the port of calls, where the tool's container names several")
+    verb.add_argument("--upstream", metavar="NAME", help="the upstream of the tool, if several are on loopback")
+    verb.add_argument("--port", default="", help="the port of calls, if the tool's container names several")
     verb.add_argument("--secret", default="", metavar="NAME", help="mount this Secret at /run/secrets/toolcall-proxy")
     verb.add_argument(
         "--env", metavar="NAME[=VALUE]", action="append", default=[], type=_read_variable,
-        help="set a variable; without =VALUE to the key NAME of the Secret",
+        help="set a variable; without =VALUE, take the key NAME of the Secret",
     )  # fmt: skip
     verb.add_argument("--cpu", default="", help="CPU that the proxy requests (50m)")
     verb.add_argument("--memory", default="", help="memory that the proxy requests and may take (96Mi and 256Mi)")
     verb.add_argument("--log-level", default="", choices=("debug", "info", "warning", "error"), help="not the config's")
-    verb.add_argument("--events", action="store_true", help="write troubles as Events of the pod (needs a Role)")
+    verb.add_argument("--events", action="store_true", help="report problems as Events of the pod (needs a Role)")
     verb.add_argument(
-        "--only", metavar="KIND/NAME", action="append", default=[], help="this workload alone, may be repeated"
+        "--only", metavar="KIND/NAME", action="append", default=[], help="only this workload, may be repeated"
     )
-    verb.add_argument("--undo", action="store_true", help="take everything back, Services first")
-    verb.add_argument("--diff", action="store_true", help="print what would change instead")
+    verb.add_argument("--undo", action="store_true", help="remove everything, Services first")
+    verb.add_argument("--diff", action="store_true", help="print the changes, write nothing")
 
 
 def _read_variable(text: str) -> tuple[str, str | None]:
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from proxy.extensions.kubernetes.workloads import InjectionError
 
     if args.undo == bool(args.config) or (args.undo and args.only):
-        print("inject: say --config FILE, or --undo alone", file=sys.stderr)
+        print("inject: use --config FILE, or only --undo", file=sys.stderr)
         return EXIT_REFUSED
     documents: list[ManifestDocument] = []
     try:

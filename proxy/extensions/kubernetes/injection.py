@@ -135,8 +135,8 @@ def _write_unknown(manifest: Manifest) -> str:
     name, version = describe(manifest), str(manifest.get("apiVersion"))
     if version.startswith(KNATIVE):
         return (
-            f"{name} ({version}) is left as it is: Knative brings calls to its pods by a container of its own: put the "
-            "chart's gateway in front of it"
+            f"{name} ({version}) is left as it is: Knative brings calls to its pods through its queue container: put "
+            "the chart's gateway in front of it"
         )
     return (
         f"{name} ({version}) is left as it is: inject knows {', '.join(POD_TEMPLATES)}. The chart's injector "
@@ -292,7 +292,7 @@ def _find_tool(target: _Target, sidecar: Sidecar) -> Manifest | None:
         names = ", ".join(each["name"] for each in naming or own)
         many = "several of its containers" if naming else "none of its containers"
         target.refuse(("spec", "containers"), f": {many} ({names}) {'name' if naming else 'names'} port "
-                      f"{sidecar.tool_port}, {leads}: add it to the ports of the tool's container alone")  # fmt: skip
+                      f"{sidecar.tool_port}, {leads}: add it only to the ports of the tool's container")  # fmt: skip
         return None
     tool = (naming or own)[0]
     place: Path = ("spec", "containers", served.index(tool), "ports")

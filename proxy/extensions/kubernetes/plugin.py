@@ -21,7 +21,7 @@ class KubernetesPlugin(AddsVerbs, PlacesProcess):
     adds = "the sidecar in Kubernetes manifests, and what a pod shows of it: `inject`"
     verbs = ("inject",)
     title = "in a Kubernetes pod"
-    text = "What the pod's manifest says; the chart and `inject` set it."
+    text = "The settings of the pod's manifest; the chart and `inject` set it."
 
     def load_verb(self, verb: str) -> Verb:
         from proxy.extensions.kubernetes import cli

@@ -73,7 +73,9 @@ def read_sidecar(loaded: Loaded, given: Given) -> Sidecar:
         wrong.append(f"the upstream {given.upstream!r} is none at http://127.0.0.1:PORT  (there: {there})")
     elif given.upstream is None and len(tools) != 1:
         hint = "say which one is the tool: --upstream NAME" if tools else "write `url: http://127.0.0.1:PORT`"
-        wrong.append(f"{len(tools) or 'no'} upstreams are at http://127.0.0.1:PORT, where a pod has its tool  ({hint})")
+        wrong.append(
+            f"{len(tools) or 'no'} upstreams are at http://127.0.0.1:PORT, the address of the tool in a pod  ({hint})"
+        )
     if wrong:
         raise InjectionError(f"{loaded.files[0]} cannot be served in a pod:\n  " + "\n  ".join(wrong))
     name = given.upstream or next(iter(tools))

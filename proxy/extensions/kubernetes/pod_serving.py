@@ -50,7 +50,7 @@ def find_pod_mistakes(config: Config, pod: Pod | None = None) -> Iterator[str]:
     pod."""
     ports = pod or Pod(config.listen.port, 9091, 8081)
     if config.listen.unix or config.listen.address.is_loopback:
-        yield f"`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:{ports.calls}`)"
+        yield f"`listen` is reached only from inside of the pod  (write `listen: 0.0.0.0:{ports.calls}`)"
     elif config.listen.port != ports.calls:
         yield (
             f"`listen` has port {config.listen.port}, and calls come to port {ports.calls} of the pod  "

@@ -118,8 +118,8 @@ def _check_other(
     if lost:
         findings.refuse(
             index, ("spec", "ports", place),
-            f"{name} leads to port {target} of {', '.join(lost)}, past the proxy: if calls come there, the config's "
-            f"upstream {sidecar.upstream!r} has to lead there (it leads to {sidecar.tool_port}); if not, name it in "
+            f"{name} leads to port {target} of {', '.join(lost)}, past the proxy. If calls come there, the config's "
+            f"upstream {sidecar.upstream!r} has to lead there (it leads to {sidecar.tool_port}). If not, name it in "
             "the container's `ports`",
         )  # fmt: skip
 

@@ -69,9 +69,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         return verbs[verb]
 
     def list_no_config(self) -> Sequence[NoConfig]:
-        stands = (
-            "no config: stand in front of the MCP server at this URL, or of the one that the command behind -- starts"
-        )
+        stands = "no config: guard the MCP server at this URL, or the one that the command after -- starts"
         examples = (
             "--mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8081",
             "--mcp -- npx -y @modelcontextprotocol/server-filesystem /data",

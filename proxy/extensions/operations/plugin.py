@@ -73,7 +73,7 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
                     Flag("--as", names, dest="serve_as", choices=("http", "mcp"), default="http"),
                     Flag(
                         "--upstream",
-                        "with --openapi: where they run, if the description does not say so",
+                        "with --openapi: the server's address, if the description does not name it",
                         dest="upstream",
                         metavar="URL",
                     ),

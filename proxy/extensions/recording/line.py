@@ -211,7 +211,7 @@ def decide_sent(sent: bytes, shape: CallShape, policy: ToolPolicy) -> Decision:
     if isinstance(call, Failure):
         return Reject(call)
     if not isinstance(call, ToolCall):
-        raise TypeError("the plain protocol knows calls alone")
+        raise TypeError("the plain protocol knows only calls")
     return decide(call, replace(policy, mode=Mode.ENFORCE))
 
 

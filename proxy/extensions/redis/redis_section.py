@@ -163,4 +163,4 @@ def _check(context: Context, shared: RedisSettings, written: Mapping[str, JsonVa
     for path in (("state", "url"), ("state", "sentinel", "password")):
         text = context.structure.entry(*path)
         if isinstance(text, str) and text == reveal(text) and (path[-1] == "password" or mask_url(text) != text):
-            context.notes.append(f"{'.'.join(path)}: a password stands in the config file; better write ${{NAME}}")
+            context.notes.append(f"{'.'.join(path)}: a password is in the config file; better write ${{NAME}}")

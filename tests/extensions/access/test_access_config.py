@@ -34,7 +34,7 @@ def write(folder: Path, top: str, route: str) -> Path:
         (MAIN, "allow: [{when: {claims: {a: b}}}]", "`claims` never holds"),
         (MAIN, "allow: [{when: {token: ci}}]", "route '/a' knows no token 'ci'  (add it to `auth.bearer`)"),
         (MAIN, "jwt: {}, allow: [{when: {token: ci, scope: x}}]", "a token of `auth.bearer` has no `scope`"),
-        (MAIN, "allow: [{when: {certificate: 'CN:a'}}]", "no client is asked for a certificate"),
+        (MAIN, "allow: [{when: {certificate: 'CN:a'}}]", "no client needs a certificate"),
         (MAIN, "allow: [{arguments: {properties: {a: {type: strng}}}}]", "no usable schema"),
         (MAIN, "allow: [{arguments: {pattern: '('}}]", "no usable schema"),
         (MAIN, "allow: [{arguments: {properties: {a: {patern: x}}}}]", "unknown keyword 'patern'"),
@@ -51,7 +51,7 @@ def write(folder: Path, top: str, route: str) -> Path:
         (MAIN.replace("tools}", "tools, algorithms: [HS256]}"), "jwt: {}", "expects 'RS256'"),
         (MAIN.replace("tools}", "tools, algorithms: [none]}"), "jwt: {}", "expects 'RS256'"),
         (MAIN.replace(", audience: tools", ""), "jwt: {}", "'audience' is missing"),
-        (MAIN.replace("tools}", "tools, max_age: 1m}"), "jwt: {}", "keys would count no more before"),
+        (MAIN.replace("tools}", "tools, max_age: 1m}"), "jwt: {}", "keys would expire before"),
         ("access: {url: 'https://a.example/path'}", "jwt: {}", "a URL without a path"),
     ],
 )

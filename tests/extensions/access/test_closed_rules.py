@@ -88,7 +88,7 @@ def define(schema: Any) -> Any:
 
 
 def allows(schema: Any, arguments: Any) -> bool:
-    """Whether a rule allows arguments."""
+    """Returns whether a rule allows arguments."""
     found = read_allow([{"arguments": define(schema)}])
     assert found is not None
     return fits_arguments(found[0], arguments)
@@ -201,7 +201,7 @@ WRAPPED: Final[dict[str, Place]] = {
 
 
 def denies(schema: Any, arguments: Any) -> bool:
-    """Whether a rule of `deny` denies arguments."""
+    """Returns whether a rule of `deny` denies arguments."""
     found = read_deny([{"arguments": schema}])
     assert found is not None
     return not fits_arguments(found[0], arguments)

@@ -36,7 +36,7 @@ OWN: Final = "acme"
 
 
 def allows(place: str, value: Any, claims: Any = None) -> bool:
-    """Whether a rule with `equals` allows arguments."""
+    """Returns whether a rule with `equals` allows arguments."""
     found = read_allow([{"equals": {place: "org"}}])
     assert found is not None
     held = {"org": OWN} if claims is None else claims

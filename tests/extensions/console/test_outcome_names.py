@@ -53,4 +53,4 @@ def test_the_columns_of_the_tools_hold_every_outcome_once() -> None:
 
 def test_the_docs_of_the_metrics_list_them_in_the_same_order() -> None:
     listed = ", ".join(f"`{name}`" for name in NAMES)
-    assert f"| What became of the request. | {listed} |" in (DOCS / "reference" / "metrics.md").read_text()
+    assert f"| The outcome of the request. | {listed} |" in (DOCS / "reference" / "metrics.md").read_text()

@@ -1,4 +1,4 @@
-"""The pages on corrections name outcomes, placeholders and events; docs/evidence/corrections.md shows the measurements."""
+"""The pages on corrections name outcomes, placeholders and events; docs/evidence/corrections.md the measurements."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_a_union_at_the_top_becomes_optional_fields_and_is_named_as_a_loss() -> 
         },
         "required": ["id"],
     } == tool["function"]["parameters"]
-    assert ("tool: oneOf cannot stand at the top: alternatives become optional fields",) == made.losses
+    assert ("tool: oneOf is not allowed at the top: alternatives become optional fields",) == made.losses
 
 
 def test_an_array_always_says_what_is_in_it() -> None:
@@ -188,7 +188,7 @@ def test_an_array_always_says_what_is_in_it() -> None:
          {"type": "STRING", "enum": ["a"], "format": "enum", "nullable": True}, []),
         ({"type": "integer", "enum": [1, 2], "description": "How many"},
          {"type": "INTEGER", "description": "How many (one of 1, 2)"},
-         ["only texts can be listed; the values stand in the description"]),
+         ["only texts can be listed; the values are in the description"]),
         ({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 5},
          {"type": "INTEGER", "minimum": 1, "maximum": 4}, []),
         ({"type": "number", "exclusiveMinimum": 0}, {"type": "NUMBER", "minimum": 0},

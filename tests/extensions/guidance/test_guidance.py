@@ -136,7 +136,7 @@ def test_a_container_a_final_output_and_a_tool_nobody_knows_are_told_apart() -> 
     assert "First call 'Math' with NO arguments" in write_section(
         ToolPolicy("Math", None, "f", container=container), decide
     )
-    assert "answer with the JSON alone" in write_section(policy(WEATHER, finalising=True), decide)
+    assert "answer only with the JSON" in write_section(policy(WEATHER, finalising=True), decide)
     assert "## free\nArguments: as its description says." == write_section(ToolPolicy("free", None, "f"), decide)
 
 
@@ -146,7 +146,7 @@ def test_the_text_is_bounded_and_names_what_it_leaves_out(room: int) -> None:
     fixed = len(REACT_HEADER) + len(TYPE_RULES) + 400
     assert len(text) <= max(room, fixed) + 6
     assert text.startswith(REACT_HEADER)
-    assert "Further tools, each with guidance of its own:" in text
+    assert "Further tools, each with separate guidance:" in text
     assert text == write_guidance(real_tools(), room, decide)
 
 

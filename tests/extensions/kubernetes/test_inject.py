@@ -216,10 +216,10 @@ def test_a_config_that_no_pod_could_serve_is_refused_with_all_that_is_wrong(fold
     )
     lines = inject(folder, DEPLOYMENT, code=2).stderr.splitlines()
     assert [
-        "`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:8080`)",
+        "`listen` is reached only from inside of the pod  (write `listen: 0.0.0.0:8080`)",
         'kubelet reaches no probes  (write `admin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}`)',
         "an ending pod gives up its last calls  (write `drain: {serve: 15s, finish: 30s, stay_ready: on}`)",
-        "no upstreams are at http://127.0.0.1:PORT, where a pod has its tool  (write `url: http://127.0.0.1:PORT`)",
+        "no upstreams are at http://127.0.0.1:PORT, the address of the tool in a pod  (write `url: http://127.0.0.1:PORT`)",
     ] == [line.strip() for line in lines[1:]]
     (folder / "config.yaml").write_text(CONFIG.replace("upstream: weather", "upstream: wether"))
     assert "unknown upstream 'wether'  (did you mean 'weather'?)" in inject(folder, DEPLOYMENT, code=2).stderr

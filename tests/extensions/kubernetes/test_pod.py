@@ -31,7 +31,7 @@ from tests.serving.proxied import WEATHER
 ROUTES = "routes: [{path: /a, upstream: tool, tool: a, schema: {type: object, required: [x]}}]"
 GOOD = 'listen: 0.0.0.0:8080\nadmin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}'
 WRONG: list[tuple[str, str, str]] = [
-    ("0.0.0.0:8080", "127.0.0.1:8080", "`listen` is reached from inside of the pod alone  (write `listen: 0.0.0.0:"),
+    ("0.0.0.0:8080", "127.0.0.1:8080", "`listen` is reached only from inside of the pod  (write `listen: 0.0.0.0:"),
     ("0.0.0.0:8080", "0.0.0.0:8181", "`listen` has port 8181, and calls come to port 8080 of the pod"),
     (', probes: "0.0.0.0:9091"', "", "kubelet reaches no probes  (write `admin: "),
     ("0.0.0.0:9091", "0.0.0.0:9191", "`admin.probes` has port 9191, and kubelet asks port 9091 of the pod"),

@@ -162,8 +162,8 @@ def test_hooks_that_use_the_ports_name_get_its_number_like_probes(folder: Folder
 # --- Services ---------------------------------------------------------------------------------------------------------
 def test_a_service_that_leads_where_no_container_names_a_port_is_refused(folder: Folder) -> None:
     assert [
-        "26: service/weather leads to port 9101 of deployment/weather, past the proxy: if calls come there, the "
-        "config's upstream 'weather' has to lead there (it leads to 8000); if not, name it in the container's `ports`"
+        "26: service/weather leads to port 9101 of deployment/weather, past the proxy. If calls come there, the "
+        "config's upstream 'weather' has to lead there (it leads to 8000). If not, name it in the container's `ports`"
     ] == folder.refuse(DEPLOYMENT, SERVICE.replace("targetPort: http", "targetPort: 9101"))
 
 
@@ -267,7 +267,7 @@ def test_undo_of_what_is_not_injected_is_refused(folder: Folder) -> None:
         "inject: nothing here has the annotation toolcall-proxy/before, by which inject knows what it put in\n"
     )
     assert "" == folder.inject(DEPLOYMENT, config=False, code=2)
-    assert "inject: say --config FILE, or --undo alone\n" == folder.said
+    assert "inject: use --config FILE, or only --undo\n" == folder.said
 
 
 def test_a_sidecar_that_inject_did_not_put_in_is_not_replaced(folder: Folder) -> None:

@@ -162,7 +162,7 @@ def test_a_dry_run_sends_the_operator_to_the_running_proxy(tmp_path: Path, capsy
 
 
 COMMAND_MISTAKES = [
-    ("{command: [x], url: 'http://127.0.0.1:9'}", "`url` and `command` both say where the service is"),
+    ("{command: [x], url: 'http://127.0.0.1:9'}", "`url` and `command` both name the service"),
     ("{}", "'url' is missing"),
     ("{command: [x], pool: {idle: 1s}}", "`pool` has no effect beside `command`"),
     ("{url: 'http://127.0.0.1:9', max_children: 3}", "`max_children` has no effect beside `url`"),
@@ -186,7 +186,7 @@ def test_an_upstream_that_is_a_command_says_what_it_cannot_have(upstream: str, m
 @pytest.mark.parametrize(
     ("more", "route", "message"),
     [
-        ("", "tool: a, validation: off", "upstream 'tools' is a command, which speaks MCP alone"),
+        ("", "tool: a, validation: off", "upstream 'tools' is a command, which speaks only MCP"),
         ("", "protocol: mcp, upstream_path: /x", "`upstream_path` has no effect: a command has no paths"),
         ("workers: 2\n", "protocol: mcp, mode: report", "2 workers do not share the sessions of upstream 'tools'"),
     ],

@@ -189,8 +189,8 @@ def read_mistakes(folder: Path, route: str) -> list[str]:
         ("mcp: {tools: {a: {as: x}, b: {as: x}}}", "the name 'x' is taken on this route"),
         ("mcp: {tools: {a: {as: b}, b: {mode: report}}}", "the name 'b' is taken on this route"),
         ("mcp: {tools: {a: {as: box}}, collapse: {name: box}}", "the name 'box' is taken on this route"),
-        ("mcp: {tools: {a: {as: x}}, allow: [x]}", "clients alone call a tool 'x'  (say 'a', as its server lists it)"),
-        ("mcp: {tools: {a: {as: x}}}, caps: {overrides: {x: 5}}", "clients alone call a tool 'x'"),
+        ("mcp: {tools: {a: {as: x}}, allow: [x]}", "only clients call a tool 'x'  (say 'a', as its server lists it)"),
+        ("mcp: {tools: {a: {as: x}}}, caps: {overrides: {x: 5}}", "only clients call a tool 'x'"),
         ("mcp: {tools: {a: {as: x y}}}", "a tool's name, without spaces"),
     ],
 )

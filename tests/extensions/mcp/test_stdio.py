@@ -543,13 +543,13 @@ async def test_serve_starts_the_command_behind_the_dashes() -> None:
     [
         (["stdio"], "which server?"),
         (["stdio", "--url", "http://x/mcp", "--", "x"], "which server?"),
-        (["stdio", "--route", "/x", "--url", "http://x/mcp"], "--route goes with --config alone"),
+        (["stdio", "--route", "/x", "--url", "http://x/mcp"], "--route goes only with --config"),
         (["stdio", "--timeout", "5m", "--config", "x.yaml"], "--timeout goes with --url and a command"),
         (["stdio", "--timeout", "soon", "--", "x"], "'soon' is no time such as 30s, 10m or 2h, nor off"),
-        (["serve", "--timeout", "5m", "x.yaml"], "--timeout goes with --mcp alone"),
+        (["serve", "--timeout", "5m", "x.yaml"], "--timeout goes only with --mcp"),
         (["serve", "--mcp"], "which server?"),
         (["serve", "--mcp", "http://127.0.0.1:9/mcp", "--", "x"], "which server?"),
-        (["serve", "--openapi", "x.json", "--", "x"], "a command behind -- goes with --mcp alone"),
+        (["serve", "--openapi", "x.json", "--", "x"], "a command behind -- goes only with --mcp"),
     ],
 )
 async def test_arguments_that_name_no_server_or_two_say_what_is_missing(arguments: list[str], told: str) -> None:

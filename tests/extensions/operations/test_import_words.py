@@ -12,5 +12,5 @@ def test_requests_are_not_relayed_to_clients_that_call_tools(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert 2 == main([*words, "--as", "mcp", "--relay"])
-    said = f"{words[0]}: --relay and --as mcp cannot stand together: an MCP client"
+    said = f"{words[0]}: --relay and --as mcp cannot be combined: an MCP client"
     assert capsys.readouterr().err.startswith(said)

@@ -262,7 +262,7 @@ async def test_an_argument_that_would_write_another_parameter_is_refused(
 @pytest.mark.parametrize(
     ("place", "value", "advice"),
     [
-        ("path", " .", "and nothing that is empty, or dots and blanks alone."),
+        ("path", " .", "and nothing that is empty, or only dots and blanks."),
         ("header", [], "or a list of one or more such texts, none of them empty or with a comma."),
         ("header", [""], "or a list of one or more such texts, none of them empty or with a comma."),
     ],

@@ -124,7 +124,7 @@ def _list_dot_readings(text: str, budget: _Budget) -> list[str]:
 def resolve_path(path: str) -> str:
     """A path without `.`, `..` and empty segments. Raises UnclearPathError."""
     if _CONTROL.search(path):
-        raise UnclearPathError("a control character stands in it")
+        raise UnclearPathError("it has a control character")
     head = found[0] if (found := _BEFORE_PATH.match(path)) else ""
     path = path[len(head) :]
     kept: list[str] = []

@@ -16,8 +16,7 @@ from proxy.extensions.chat.core.model_request import API_PATHS
 from proxy.file_writing import replace_file
 
 _ASKS_AGAIN: Final = (
-    "serve --model: a model whose calls cannot be repaired is asked once more; "
-    "a config with `model: {retries: 0}` does not"
+    "serve --model: a model whose calls cannot be repaired gets one retry; a config with `model: {retries: 0}` does not"
 )
 
 # As long as the route's connections may take.

@@ -26,7 +26,7 @@ CALLS: Final = MetricRow(
         "model": _MODEL,
         "tool": _TOOL,
         "outcome": Label(
-            "What was found; `unjudged`: the tool's schema cannot be used, or the request has none.",
+            "The result; `unjudged`: the tool's schema cannot be used, or the request has none.",
             ("valid", "repaired", "wrong", "unjudged"),
         ),
     },
@@ -45,10 +45,9 @@ UNREAD: Final = MetricRow(
     ("route", "reason"),
     {
         "reason": Label(
-            "`api`: a request of an API that is not read; `request`: it is too long, compressed or no JSON; "
-            "`too_long`: the answer or a call in it is; `cut`: it "
-            "ended or broke off too early; `no_json`: it is no JSON object, whatever its type "
-            "says, or takes too much to be read.",
+            "`api`: a request of an API that is not read. `request`: it is too long, compressed or no JSON. "
+            "`too_long`: the answer or a call in it is too long. `cut`: it ended or broke off too early. `no_json`: it "
+            "is no JSON object, whatever its type says, or takes too much to be read.",
             ("api", "request", "too_long", "compressed", "no_json", "cut"),
         )
     },

@@ -158,9 +158,9 @@ def _null_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impr
         return
     worst, nulls = max(((each, each.got["null"]) for each in found), key=lambda pair: pair[1])
     others = ", ".join(_name(each.place) for each in found[:_NAMED] if each is not worst)
-    more = f" So did {others}." if others else ""
+    more = f"So did {others}. " if others else ""
     text = (
-        f"{_name(worst.place)} is optional and came as null in {_calls(nulls)}.{more} If a null means that there is no "
+        f"{_name(worst.place)} is optional and came as null in {_calls(nulls)}. {more}If a null means that there is no "
         "value, add the line below to the tool: the null is then left out. If not, say in the description what to send."
     )
     passes = max(0, worst.alone - (worst.calls - nulls))

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 EXAMPLE: Final = "config.example.yaml"
 
 EPILOG: Final = """\
-The tools listen on 127.0.0.1:9101, a script in place of a model on 9102, the proxy and its admin port where the example
-config says (8080 and 8081). A port that is taken is replaced by a free one; the calls that are printed always have the
-right one.
+The tools listen on 127.0.0.1:9101, and a script in place of a model on 9102. The proxy and the operator's port listen
+at the addresses of the example config. If a port is taken, the demo uses a free one and prints it.
 
 examples:
   toolcall-proxy demo
@@ -55,9 +54,11 @@ class Sample:
 
 # One per route of the example config (tests/extensions/correction/test_demo.py runs them all).
 SAMPLES: Final = (
-    Sample("a clean call goes on byte for byte", "/tools/weather", '{"lat": 48.85, "lon": 2.35}'),
+    Sample("a clean call is forwarded byte for byte", "/tools/weather", '{"lat": 48.85, "lon": 2.35}'),
     Sample("numbers in quotes are repaired", "/tools/weather", '{"lat": "48.85", "lon": "2.35"}'),
-    Sample("what cannot be repaired is explained; the tool is not asked", "/tools/weather", '{"lat": "48.85 N"}'),
+    Sample(
+        "a call that cannot be repaired is explained; the tool is not called", "/tools/weather", '{"lat": "48.85 N"}'
+    ),
     Sample(
         "the nearest member of a list is suggested", "/tools/currency", '{"amount": 5, "from": "USD", "to": "Euro"}'
     ),
@@ -79,9 +80,9 @@ SAMPLES: Final = (
         "/openai/call",
         r'{"id": "call_2", "function": {"name": "weather", "arguments": "{\"lat\": \"48.85\", \"lon\": 2.35}"}}',
     ),
-    Sample("a check alone, nothing is sent", "/validate/weather", '{"lat": "48.85", "lon": "2.35"}'),
+    Sample("only a check, nothing is sent", "/validate/weather", '{"lat": "48.85", "lon": "2.35"}'),
     Sample(
-        "layer 3: a model is asked what no rule can know (here a script answers, that knows this call by heart)",
+        "layer 3: a model corrects what no rule can know (here a script answers that knows this call by heart)",
         "/corrected/currency",
         '{"amount": "five", "from": "USD", "to": "EUR"}',
     ),

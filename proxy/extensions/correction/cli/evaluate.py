@@ -54,10 +54,10 @@ examples:
   toolcall-proxy evaluate --endpoint http://127.0.0.1:11434/v1 --model qwen3:4b
   toolcall-proxy evaluate --endpoint https://models.example.com/v1 --model small --key-env MODEL_KEY --file mine.jsonl
 
-The endpoint is any that speaks OpenAI's chat completions. Without --endpoint only what needs no model is measured. Each
-line of --file is one case (docs/correction.md). A second run with the same --out goes on where the first one was.
+The endpoint must speak OpenAI's chat completions. Without --endpoint, only repairs are measured. Each
+line of --file is one case (docs/correction.md). A second run with the same --out continues the first one.
 
-exit codes: 0 measured, 2 the arguments, the file of cases or the endpoint's address is wrong
+exit codes: 0 success, 2 an error in the arguments, the file of cases or the endpoint's address
 """
 
 
@@ -82,7 +82,7 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "evaluate",
-        help="measure what repairs and a model's corrections are worth",
+        help="measure the benefit of repairs and corrections",
         description="Sends a set of calls through the layers and prints the share that arrives right.",
         epilog=EPILOG,
         formatter_class=HelpText,
@@ -93,12 +93,12 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
     verb.add_argument("--kind", metavar="KIND", action="append", help="only cases of this kind; may be repeated")
     verb.add_argument("--file", metavar="CASES", type=Path, help="further cases, one JSON object a line")
     verb.add_argument(
-        "--out", metavar="FILE", type=Path, help="where results are kept (default: evaluation.results.jsonl)"
+        "--out", metavar="FILE", type=Path, help="the file for results (default: evaluation.results.jsonl)"
     )
     sides = _list_sides()
     verb.add_argument(
         "--side", choices=("tools", *sides), default="tools",
-        help="what is measured: calls on their way to tools, or (model) a model's calls on their way to the agent",
+        help="what to measure: calls on their way to tools, or (model) a model's calls on their way to the agent",
     )  # fmt: skip
     verb.add_argument("--timeout", metavar="SECONDS", type=int, default=60, help="for one question (default: 60)")
 
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         asyncio.run(_measure(args, cases, left, out, done))
     except KeyboardInterrupt:
-        print(f"\nevaluate: stopped; the same command goes on from here ({out})", file=sys.stderr)
+        print(f"\nevaluate: stopped; the same command continues from here ({out})", file=sys.stderr)
         return 130
     except OSError as error:
         return _complain(str(error))

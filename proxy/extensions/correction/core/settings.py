@@ -136,7 +136,7 @@ class CorrectionSettings:
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "tool": "the tool's name",
     "description": "what the tool does",
-    "schema": "the JSON Schema of its arguments; their signature where that is too long",
+    "schema": "the JSON Schema of its arguments; their signature if that is too long",
     "arguments": "the arguments that failed, as JSON",
     "error": "the failure's text for the model",
     "status": "the HTTP status",

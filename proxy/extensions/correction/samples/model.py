@@ -30,7 +30,7 @@ def answer_prompt(prompt: str) -> dict[str, Any]:
     tool, arguments = _TOOL.search(prompt), _ARGUMENTS.search(prompt)
     name, sent = tool[1] if tool else "", json.loads(arguments[1]) if arguments else {}
     known = {key: ANSWERS[name, key, value] for key, value in _list_texts(sent) if (name, key, value) in ANSWERS}
-    analysis = "This answer stands in a script." if known else "The script knows no answer to this."
+    analysis = "This answer is part of a script." if known else "The script knows no answer to this."
     if _WISH in prompt:
         return {
             "should_retry": bool(known),

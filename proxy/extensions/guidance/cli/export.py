@@ -15,12 +15,12 @@ examples:
   toolcall-proxy export --config config.yaml --format openai --final
   toolcall-proxy export --config config.yaml --format openai --with-http
 
-The list goes to standard output. What a vendor's dialect cannot say goes to standard error, a line for each loss; the
-proxy judges by the whole schema all the same (docs/guidance.md). `--final` prints the final outputs (routes with
+The list goes to standard output. Standard error lists each rule that a vendor's dialect cannot express.
+The proxy still validates by the whole schema (docs/guidance.md). `--final` prints the final outputs (routes with
 `upstream: none`) in place of the tools: `response_format` of OpenAI, `output_format` of Anthropic, `response_schema` of
-Gemini, strict where that can be.
+Gemini, strict if possible.
 
-exit codes: 0 printed, 1 printed without tools that cannot be exported, 2 the config or the tool is wrong
+exit codes: 0 success, 1 some tools cannot be exported, 2 an error in the config or the tool
 """
 
 FORMATS: Final = ("openai", "anthropic", "gemini", "mcp")
@@ -30,16 +30,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "export",
-        help="your tools as OpenAI, Anthropic, Gemini or MCP definitions",
-        description="Prints the tools of a config as one vendor's API takes them.",
+        help="print your tools as OpenAI, Anthropic, Gemini or MCP definitions",
+        description="Prints the tools of a config in a vendor's format.",
         epilog=EPILOG,
         formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
-    verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="whose format")
+    verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="the vendor")
     verb.add_argument("--final", action="store_true", help="the final outputs, for the vendor's structured outputs")
     verb.add_argument(
-        "--with-http", action="store_true", help="beside each definition the method and URL at this proxy"
+        "--with-http", action="store_true", help="also print the method and URL of each tool at this proxy"
     )
     verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
 

@@ -84,12 +84,13 @@ EPILOG: Final = """\
 examples:
   toolcall-proxy guidance --config config.yaml
   toolcall-proxy guidance --config config.yaml --tool weather > prompt.txt
-  toolcall-proxy guidance --config config.yaml --watch prompt.txt    writes it anew whenever the config changes
+  toolcall-proxy guidance --config config.yaml --watch prompt.txt    writes it again after each change of the config
 
-The text begins with the ReAct header and the type rules; then each tool with its arguments and with right and wrong
-calls, made from its schema. Nothing is contacted. A running proxy gives the same at /-/guidance (docs/guidance.md).
+The text begins with the ReAct header and the type rules. Each tool follows with its arguments, and with right and wrong
+calls made from its schema. The command contacts nothing. A running proxy serves the same at /-/guidance
+(docs/guidance.md).
 
-exit codes: 0 printed, 2 the config or the tool is wrong
+exit codes: 0 success, 2 an error in the config or the tool
 """
 
 
@@ -97,17 +98,19 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "guidance",
-        help="prompt text that makes models call your tools right",
-        description="Prints what a model should read before it calls the tools of a config.",
+        help="print prompt text that helps models call your tools",
+        description="Prints the text that a model should read before it calls the tools of a config.",
         epilog=EPILOG,
         formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument(
-        "--with-http", action="store_true", help="at the end the method and URL of each tool at this proxy"
+        "--with-http", action="store_true", help="also print the method and URL of each tool at this proxy"
     )
     verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
-    verb.add_argument("--watch", metavar="FILE", type=Path, help="write it there, and again when the config changes")
+    verb.add_argument(
+        "--watch", metavar="FILE", type=Path, help="write to this file, and again after each change of the config"
+    )
     verb.add_argument("--max-chars", type=_read_length, metavar="N", help="the longest text (default: the config's)")
 
 

@@ -162,7 +162,7 @@ def _plain_top(schema: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list
     """The schema with its top level reduced to `properties` and `required` as far as necessary, and the losses."""
     found = [keyword for keyword in _NOT_AT_TOP if keyword in schema]
     losses = [
-        f"{keyword} cannot stand at the top: alternatives become optional fields"
+        f"{keyword} is not allowed at the top: alternatives become optional fields"
         for keyword in found
         if keyword not in ("$ref", "allOf", "then", "else")
     ]

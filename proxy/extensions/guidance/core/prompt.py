@@ -75,7 +75,7 @@ _LEAST: Final = 60
 PLACEHOLDERS: Final = {
     "header": "the ReAct header",
     "type_rules": "the type rules",
-    "state": "the state of the conversation and its progress hints; nothing where none is known",
+    "state": "the state of the conversation and its progress hints; nothing if none is known",
     "tools": "the sections of the tools, and the names of those that find no room",
 }
 # A template needs both: the header is always shown, and the tools are the subject of guidance.
@@ -125,7 +125,7 @@ def _write_sections(policies: Mapping[str, ToolPolicy], room: int, decide: Decid
         parts.append(text)
         room -= len(text) + 2
     if left_out:
-        parts.append(cut(f"Further tools, each with guidance of its own: {', '.join(left_out)}", _NAMES))
+        parts.append(cut(f"Further tools, each with separate guidance: {', '.join(left_out)}", _NAMES))
     return "\n\n".join(parts)
 
 
@@ -148,7 +148,7 @@ def write_call_lines(policy: ToolPolicy, decide: Decide) -> list[str]:
     taken = "The output" if policy.finalising else "Arguments"
     lines = [f"{taken}: {cut(write_signature(policy.check.root), _SIGNATURE)}"]
     if policy.finalising:
-        lines.append("This is a final output, not a call: answer with the JSON alone, without any text around it.")
+        lines.append("This is a final output, not a call: answer only with the JSON, without any text around it.")
     taught = make_lesson(policy, decide)
     right = [text for value in taught.right if len(text := dumps(value).decode()) <= _EXAMPLE]
     lines += [f"✓ CORRECT: {text}" for text in right]

@@ -176,7 +176,7 @@ class _Adapter:
         self.places += 1
         if not isinstance(schema, dict):
             if schema is False:
-                self.lose(path, "nothing may stand here, which cannot be expressed")
+                self.lose(path, "nothing is allowed here, which cannot be expressed")
             return {}
         if self.places > _MAX_PLACES:
             self.lose(path, "the schema is too large; it ends here")
@@ -284,7 +284,7 @@ class _Adapter:
         else:
             listed = "one of " + ", ".join(dumps(item).decode() for item in values)
             made["description"] = f"{made['description']} ({listed})" if "description" in made else listed
-            self.lose(path, "only texts can be listed; the values stand in the description")
+            self.lose(path, "only texts can be listed; the values are in the description")
 
     def const(self, value: JsonValue, made: dict[str, JsonValue], path: Pointer, above: frozenset[str]) -> None:
         self.enum([value], made, path, above)

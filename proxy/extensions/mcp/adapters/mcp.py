@@ -64,7 +64,7 @@ _ABOUT_THE_CLIENT: Final = frozenset(
     {codes.TOKEN_REQUIRED, codes.TOKEN_UNCHECKED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
 )
 _ARGUMENTS: Final = ("params", "arguments")
-_BATCH: Final = "A batch must not call tools: send each tools/call in a request of its own."
+_BATCH: Final = "A batch must not call tools: send each tools/call in a separate request."
 
 
 class McpAdapter:

@@ -29,20 +29,22 @@ def register(kinds: Any) -> None:
     clients.add_argument(
         "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json, .vscode/mcp.json or config.toml"
     )
-    clients.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
+    clients.add_argument(
+        "--into", metavar="FOLDER", type=Path, default=Path(), help="the folder for the files (default: here)"
+    )
     clients.add_argument("--force", action="store_true", help="replace files that exist")
     clients.add_argument(
-        "--client", choices=tuple(CLIENTS), default="", help="whose config it is (default: by the file)"
+        "--client", choices=tuple(CLIENTS), default="", help="the client (default: by the file's name)"
     )
     clients.add_argument(
         "--rewrite",
         action="store_true",
-        help="write nothing: print the client's config with the proxy in front of each server, started by the client",
+        help="write nothing; print the client's config, with the proxy in front of each server",
     )
     clients.add_argument(
         "--urls",
         action="store_true",
-        help="with --rewrite: entries that lead to a proxy that serves the written config",
+        help="with --rewrite: print URLs of a proxy that serves the written config",
     )
     clients.add_argument(
         "--one", action="store_true", help="all servers behind one path, their tools under the servers' names"

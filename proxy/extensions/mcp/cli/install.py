@@ -22,11 +22,11 @@ examples:
   toolcall-proxy install cursor files github
   toolcall-proxy install claude-code --project
 
-Each server is then started behind the proxy (`toolcall-proxy stdio -- COMMAND ...`) by the client itself. A server at a
-URL is taken where its headers stand in the config or it runs on this machine; any other could ask for OAuth, which the
-client can do and the proxy cannot: name it to take it all the same. `toolcall-proxy uninstall CLIENT` undoes it.
+The client then starts each server behind the proxy (`toolcall-proxy stdio -- COMMAND ...`). A server at a URL is
+included if its headers are in the config or it runs on this machine. Other servers may need OAuth, which only the
+client can do: name such a server to include it. `toolcall-proxy uninstall CLIENT` undoes it.
 
-exit codes: 0 written, 1 no server to put it in front of, 2 the file cannot be read or written
+exit codes: 0 success, 1 no server found, 2 the file cannot be read or written
 """
 
 
@@ -35,8 +35,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "install",
         help="put the proxy in front of the MCP servers in a client's config",
-        description="Edits the config of an MCP client: the proxy stands in front of its servers. Everything else in "
-        "the file stays as it is, and a copy of it is kept beside it.",
+        description="Edits the config of an MCP client, so that the proxy is in front of its servers. Everything else "
+        "in the file stays unchanged, and a copy is kept next to it.",
         epilog=_EPILOG,
         formatter_class=HelpText,
     )
@@ -48,7 +48,7 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     from proxy.extensions.mcp.importing.client_entries import CLIENTS
 
     parser.add_argument("client", metavar="CLIENT", choices=tuple(CLIENTS), help=", ".join(CLIENTS))
-    parser.add_argument("servers", metavar="SERVER", nargs="*", help="these servers only (default: all)")
+    parser.add_argument("servers", metavar="SERVER", nargs="*", help="only these servers (default: all)")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--file", metavar="FILE", type=Path, help="the client's config (default: the user's)")
     place.add_argument("--project", action="store_true", help="the client's config in the current folder")
@@ -88,5 +88,5 @@ def run(args: argparse.Namespace) -> int:
         print(f"install: {problem}", file=sys.stderr)
         return EXIT_PROBLEM
     print(f"wrote {file.path}: the proxy is in front of {', '.join(edit.changed)}")
-    print(f"as it was before: {backup}\nnext: start {file.client.title} anew")
+    print(f"as it was before: {backup}\nnext: restart {file.client.title}")
     return 0

@@ -98,8 +98,8 @@ async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> tuple[li
         lines = [str(problem)]
         if split_url(url).path.rstrip("/").endswith("/sse"):
             lines.append(
-                "a path like this is that of the transport of 2024-11-05 (HTTP+SSE), which is not spoken: put a bridge "
-                f"in front of it (fastmcp run {url} --transport http) and name the bridge's URL"
+                "this path belongs to the transport of 2024-11-05 (HTTP+SSE), which is not supported: put a bridge "
+                f"in front of it (fastmcp run {url} --transport http) and use the bridge's URL"
             )
         return lines, not problem.asks_who
     return [], False

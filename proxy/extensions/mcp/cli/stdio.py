@@ -32,8 +32,8 @@ EXIT_CONFIG: Final = 2
 _LINE: Final = 64 * 1024 * 1024
 
 DESCRIPTION: Final = """\
-Speaks MCP over stdin and stdout, for clients that start commands, and stands in front of one MCP server: a command
-of its own, an URL, or a route of a config. `toolcall-proxy install CLIENT` writes it into the client's config."""
+Speaks MCP over stdin and stdout, for clients that start commands. Guards one MCP server: a command, a URL, or a route
+of a config. `toolcall-proxy install CLIENT` writes it into the client's config."""
 
 EPILOG: Final = """\
 examples:
@@ -41,9 +41,9 @@ examples:
   toolcall-proxy stdio --url https://tools.example.com/mcp --header "Authorization: Bearer $TOKEN"
   toolcall-proxy stdio --config config.yaml --route /files
 
-Logs go to stderr, which such clients keep (docs/mcp.md).
+Logs go to stderr (docs/mcp.md).
 
-exit codes: 0 the client closed its end, 1 and left requests without an answer, 2 the config has mistakes
+exit codes: 0 the client closed its end, 1 it left requests without an answer, 2 the config has errors
 """
 
 
@@ -51,17 +51,20 @@ def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
     parser = subparsers.add_parser(
         "stdio",
-        help="the same for clients that start commands: MCP over stdin and stdout",
+        help="wrap a stdio MCP server, for clients that start commands",
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="toolcall-proxy stdio [--config FILE [--route PATH] | --url URL | [--] COMMAND ARGUMENT ...]",
         formatter_class=HelpText,
     )
     parser.add_argument(
-        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="starts the server; -- may precede"
+        "command",
+        metavar="COMMAND",
+        nargs=argparse.REMAINDER,
+        help="the command that starts the server; -- may precede",
     )
-    parser.add_argument("--config", metavar="FILE", help="a config with a route that says `protocol: mcp`")
-    parser.add_argument("--route", metavar="PATH", help="which of its MCP routes, if there are several")
+    parser.add_argument("--config", metavar="FILE", help="a config with a route of `protocol: mcp`")
+    parser.add_argument("--route", metavar="PATH", help="the MCP route, if the config has several")
     parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
     add_header_option(parser, "send this with every request")
     parser.add_argument(
@@ -69,7 +72,7 @@ def register(subparsers: Any) -> None:
         metavar="NAME=VARIABLE",
         action="append",
         default=[],
-        help="the same, with the value of an environment variable: arguments of a process can be read by others",
+        help="the same, with the value of an environment variable; other users can see a process's arguments",
     )
     add_timeout_option(parser, "how long a tool may take (default: off for a command, 5m for a URL)")
 
@@ -110,7 +113,7 @@ def _find_contradiction(args: argparse.Namespace) -> str:
         return "which server?  (-- COMMAND ARGUMENT ..., --url URL or --config FILE: one of them)"
     if args.timeout and args.config is not None:
         return "--timeout goes with --url and a command; a config says `timeout`"
-    return "--route goes with --config alone" if args.route is not None and args.config is None else ""
+    return "--route goes only with --config" if args.route is not None and args.config is None else ""
 
 
 @contextlib.contextmanager

@@ -14,9 +14,9 @@ examples:
   toolcall-proxy uninstall claude-desktop
   toolcall-proxy uninstall cursor github
 
-Where nothing else was changed since `toolcall-proxy install`, the file is again what it was, byte for byte.
+If nothing else has changed since `toolcall-proxy install`, the file becomes what it was, byte for byte.
 
-exit codes: 0 written, 1 the proxy is in front of none of them, 2 the file cannot be read or written
+exit codes: 0 success, 1 no server has the proxy, 2 the file cannot be read or written
 """
 
 
@@ -24,8 +24,8 @@ def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
     parser = subparsers.add_parser(
         "uninstall",
-        help="undo `install`: the client starts its MCP servers itself again",
-        description="Takes the proxy away from the servers in the config of an MCP client.",
+        help="undo `install`",
+        description="Removes the proxy from the config of an MCP client.",
         epilog=_EPILOG,
         formatter_class=HelpText,
     )

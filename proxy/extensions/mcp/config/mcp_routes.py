@@ -61,7 +61,7 @@ def _check_mcp(_context: Context, route: WrittenRoute) -> Iterator[Finding]:
         return
     for key in _NOT_MCP:
         if key in route.entry:
-            hint = "tools are listed by the server; what is special about one stands under `mcp: {tools: {NAME: ...}}`"
+            hint = "the server lists the tools; put settings of one tool under `mcp: {tools: {NAME: ...}}`"
             yield (*route.at, key), f"`{key}` has no effect on an MCP route", hint
         if key in route.entry and key in _ANSWERS and route.upstream not in ("", NO_UPSTREAM) and not route.passes:
             why = "MCP's tools tell it themselves (`mcp: {output_check: on}`)"
@@ -82,7 +82,7 @@ def _check_process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
         return
     if not speaks_mcp(route):
         hint = "say `protocol: mcp`"
-        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which speaks MCP alone", hint
+        yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which speaks only MCP", hint
     elif "upstream_path" in route.entry:
         yield (*route.at, "upstream_path"), "`upstream_path` has no effect: a command has no paths", DROP_ONE
 
@@ -113,16 +113,16 @@ def _check_operations(context: Context, route: WrittenRoute) -> Iterator[Finding
     if not speaks_mcp(route):
         yield at, "`operations` has no effect on this route", "say `protocol: mcp`"
     if "servers" in route.entry:
-        yield at, "`operations` beside `servers`", "give each a route of its own"
+        yield at, "`operations` beside `servers`", "give each a separate route"
     if "command" in context.mapping("upstreams", route.upstream):
         hint = "name the upstream of the HTTP service"
         yield (*route.at, "upstream"), f"upstream {route.upstream!r} is a command, which takes no HTTP requests", hint
     if "upstream_path" in route.entry:
-        message = "`upstream_path` has no effect: each operation has a path of its own"
+        message = "`upstream_path` has no effect: each operation has its path"
         yield (*route.at, "upstream_path"), message, DROP_ONE
     for key in _OF_LISTS:
         if key in route.entry.get("mcp", {}):
-            hint = "what is special about a tool stands in the catalogue `tools`" if key == "tools" else DROP_ONE
+            hint = "put settings of one tool into the catalogue `tools`" if key == "tools" else DROP_ONE
             yield (*route.at, "mcp", key), f"`{key}` has no effect beside `operations`: no server lists them", hint
 
 

@@ -153,7 +153,7 @@ class McpReader:
                 continue
             shown = reveal(own["as"])
             if shown in taken:
-                hint = "give each tool a name of its own"
+                hint = "give each tool another name"
                 self.context.mistake((*at, "tools", listed, "as"), f"the name {shown!r} is taken on this route", hint)
             taken.add(shown)
             renamed[listed] = shown
@@ -161,7 +161,7 @@ class McpReader:
         for place, name in _list_named(entry, at):
             if name in names.listed and name not in names.renamed:
                 hint = f"say {names.listed[name]!r}, as its server lists it"
-                self.context.mistake(place, f"clients alone call a tool {name!r}", hint, key=place[-1] == name)
+                self.context.mistake(place, f"only clients call a tool {name!r}", hint, key=place[-1] == name)
         return names
 
     def _check_tokens(self, tokens: Mapping[str, JsonValue], policy: Written, at: Pointer) -> None:

@@ -33,7 +33,7 @@ SEARCH_TOOL: Final[dict[str, JsonValue]] = {
     "inputSchema": {
         "type": "object",
         "properties": {
-            "query": {"type": "string", "minLength": 1, "description": "What the tool should do, in a few words."},
+            "query": {"type": "string", "minLength": 1, "description": "The task of the tool, in a few words."},
             "limit": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "description": "How many (10)."},
         },
         "required": ["query"],

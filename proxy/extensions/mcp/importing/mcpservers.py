@@ -107,7 +107,7 @@ class _Reading:
     def read(self) -> McpServers:
         for name, entry in self._file.servers.items():
             if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or name in ("none", ".", ".."):
-                self._leave(name, "its name cannot stand in a path", "give it letters, digits, '.', '_' and '-'")
+                self._leave(name, "its name is not legal in a path", "give it letters, digits, '.', '_' and '-'")
             elif not isinstance(entry, dict):
                 self._leave(name, "it is not an object")
             elif entry.get("disabled") is True or entry.get("enabled") is False:

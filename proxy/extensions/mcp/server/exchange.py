@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _JSON = (("Content-Type", "application/json"),)
-_LISTING_BATCH = "A batch must not list tools here: send tools/list in a request of its own."
+_LISTING_BATCH = "A batch must not list tools here: send tools/list in a separate request."
 _NO_MESSAGE = Message("", "")
 # `dataclasses.replace` takes five times as long.
 _read_beside_store = attrgetter(*[each.name for each in fields(Services) if each.name != "store"])

@@ -253,7 +253,7 @@ def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place
 def _read_undeclared(read: ReadRequest, operation: HttpOperation, groups: dict[str, Pairs]) -> None:
     """The fields of a form that no parameter declares, which the rest of the schema judges."""
     if len(groups) > _MOST_FIELDS:
-        message, hint = f"The form has more than {_MOST_FIELDS} undeclared fields", "Send the declared ones alone."
+        message, hint = f"The form has more than {_MOST_FIELDS} undeclared fields", "Send only the declared ones."
         read.violations.append(Violation(codes.CONSTRAINT, (), message, hint=hint))
         return
     for name, pairs in groups.items():
@@ -296,7 +296,7 @@ def _read_json(read: ReadRequest, operation: HttpOperation, body: bytes, shape: 
         if name not in places:
             read.value[name] = value
         elif operation.closed:
-            hint = f"It stands in the {places[name]} of the request: leave it out of the body."
+            hint = f"It belongs in the {places[name]} of the request: leave it out of the body."
             message = f"Unknown field '{clean_text(name, _SHOWN)}' in the body"
             read.violations.append(Violation(codes.UNKNOWN_FIELD, (name,), message, hint=hint))
         else:
@@ -327,7 +327,7 @@ def _read_parts(read: ReadRequest, operation: HttpOperation, request: RawRequest
     parts = split_body_parts(request)
     fields = _read_fields(request.body, parts) if parts is not None else None
     if parts is None or fields is None:
-        hint = "Send each field as a part with a name of its own, its text in UTF-8, and no other headers."
+        hint = "Send each field as a part with a separate name, its text in UTF-8, and no other headers."
         message = "The body is not plain multipart/form-data that all services read alike"
         read.violations.append(Violation(codes.CONSTRAINT, (), message, hint=hint))
         return

@@ -42,7 +42,7 @@ def find_undeclared(operation: HttpOperation, declared: list[str], names: list[s
             yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=hint, keyword=OTHER_SPELLING, limit=match)
         elif (match := find_declared(name, elsewhere)) is not None:
             message = f"The {what} '{shown}' is read as '{match}' of the {other} by some services"
-            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it stands in the {other}.")
+            yield Violation(codes.UNKNOWN_FIELD, (name,), message, hint=f"Leave it out: it is in the {other}.")
         elif (unknown := unknown + 1) <= _MOST_UNKNOWN:
             strict = operation.query is QueryPolicy.STRICT or (place == "form" and operation.closed)
             hint = f"Leave it out; known: {', '.join(sorted(declared)) or 'none'}." if strict else ""

@@ -57,8 +57,9 @@ examples:
   toolcall-proxy import mcp http://127.0.0.1:8000/mcp --header "Authorization: Bearer $TOKEN"
   toolcall-proxy import mcpservers claude_desktop_config.json
 
-The config that is written is a config like any other: edit it, check it, serve it (docs/http-apis.md).
-exit codes: 0 written, 1 the source has nothing to judge, 2 it could not be read or written
+The result is an ordinary config: edit it, check it, serve it (docs/http-apis.md).
+
+exit codes: 0 written, 1 the source has nothing to validate, 2 it could not be read or written
 """
 
 
@@ -79,9 +80,11 @@ def register(subparsers: Any) -> None:
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     """Describes the arguments of every kind of source."""
-    parser.add_argument("--into", metavar="FOLDER", type=Path, default=Path(), help="where to write (default: here)")
+    parser.add_argument(
+        "--into", metavar="FOLDER", type=Path, default=Path(), help="the folder for the files (default: here)"
+    )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    add_header_option(parser, "send this header with the question; it is written nowhere")
+    add_header_option(parser, "send this header with the request; it is never stored")
 
 
 def run(args: argparse.Namespace) -> int:

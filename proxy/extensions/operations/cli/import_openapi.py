@@ -16,20 +16,22 @@ from proxy.extensions.operations.cli.import_ import EXIT_PROBLEM, add_import_arg
 if TYPE_CHECKING:
     from proxy.extensions.operations.importing.harvest import Harvest
 
-RELAYS_NOTHING: Final = "--relay and --as mcp cannot stand together: an MCP client calls tools and nothing else"
+RELAYS_NOTHING: Final = "--relay and --as mcp cannot be combined: an MCP client calls tools and nothing else"
 
 
 def register(kinds: Any) -> None:
     """Describes the kind of source."""
-    openapi = kinds.add_parser("openapi", help="FastAPI, mcpo, anything with an OpenAPI description")
+    openapi = kinds.add_parser("openapi", help="FastAPI, mcpo, any API with an OpenAPI description")
     openapi.add_argument("source", metavar="URL|FILE", help="the description, JSON or YAML")
-    openapi.add_argument("--upstream", metavar="URL", default="", help="where the tools run, if it does not say so")
+    openapi.add_argument(
+        "--upstream", metavar="URL", default="", help="the server's address, if the description does not name it"
+    )
     openapi.add_argument(
         "--only",
         metavar="NAME",
         action="append",
         default=[],
-        help="take this operation only: an operationId or 'POST /path', * for anything; may be repeated",
+        help="take only this operation: an operationId or 'POST /path', * for anything; may be repeated",
     )
     openapi.add_argument("--relay", action="store_true", help="forward operations that cannot be validated")
     openapi.add_argument(

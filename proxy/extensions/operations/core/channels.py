@@ -146,7 +146,7 @@ def _judge_readings(parameter: JudgedParameter, readings: list[JsonValue]) -> It
         return
     declared, check = parameter.declared, parameter.check
     where = "Path parameter" if declared.place == "path" else "Query parameter"
-    place = f"It stands in the {'path' if declared.place == 'path' else 'query'} of the URL, not in the body."
+    place = f"It belongs in the {'path' if declared.place == 'path' else 'query'} of the URL, not in the body."
     for violation in list_violations(check, readings[0], ()):
         yield replace(
             violation,
@@ -175,7 +175,7 @@ _OF_PLACE: Final = {"path": "the path", "query": "the query", "header": "a heade
 _SINGLE: Final = "Send a single value, or a list without its delimiter in an item."
 _WRITABLE: Final = {
     "path": "Send a value without slashes, backslashes, '%', ';' and control characters, a list without its delimiter "
-    "in an item, and nothing that is empty, or dots and blanks alone.",
+    "in an item, and nothing that is empty, or only dots and blanks.",
     "query": _SINGLE,
     "form": _SINGLE,
     "header": "Send printable ASCII without blanks at its ends, or a list of one or more such texts, none of them "

@@ -244,7 +244,7 @@ class _Sorting:
         if operation.method not in _ROUTE_METHODS:
             return f"no route takes {operation.method}"
         if operation.elsewhere:
-            return "it runs on a server of its own"
+            return "it runs on another server"
         if why := _explain_unroutable(path):
             return why
         other = self.claim(operation.method, path)

@@ -39,28 +39,28 @@ each line of the input is one call:
   {"id": 1, "schema": {"properties": {"lat": {"type": "number"}}}, "sent": "{\\"lat\\": \\"48.85\\"}"}
 `sent` is the raw text of the arguments, exactly as the model wrote it; `tool` (a name for the answer) may be added.
 
-each line of the output is what became of it:
+each line of the output is its result:
   {"id": 1, "decision": "forward", "arguments": {"lat": 48.85},
    "repairs": [{"rule": "string_to_number", "path": "/lat"}], "errors": [], "content": null}
-or, refused, with `arguments` null, the errors, and in `content` what the model would read.
+or, if rejected, `arguments` is null, and `content` is the text for the model.
 
 examples:
   toolcall-proxy replay calls.jsonl > judged.jsonl
   toolcall-proxy replay --level lenient --rule yes_no=off calls.jsonl.gz
   zcat calls.jsonl.gz | toolcall-proxy replay - | grep '"reject"'
 
-with --second-opinion a line whose `sent` is judged otherwise by jsonschema or fastjsonschema gets a `second_opinion`:
+with --second-opinion, a line gets a `second_opinion` if jsonschema or fastjsonschema disagrees about `sent`:
   {"verdict": "invalid", "judge": "jsonschema", "place": "/properties/lat/maximum"}
 
-with --config each line is a recorded call (`record` in the config): it is judged through the route it came by, as the
-first of its conversation, without hooks and corrections, and a table on stderr says what became of all of them:
+with --config each line is a recorded call (`record` in the config). It is validated through its route, as the first of
+its conversation, without hooks and corrections. A table on stderr has the results:
   toolcall-proxy replay --config config.yaml calls.jsonl > judged.jsonl
 
---format text prints a line to read for each call; the exit codes are the same, and wrong lines and tables go to stderr.
+--format text prints a readable line for each call. The exit codes are the same. Wrong lines and tables go to stderr.
 schemas/verbs/replay.schema.json describes the lines of JSON.
 
-exit codes: 0 all lines judged, 1 a verdict differs from the recorded one (--config), or the judges differ somewhere
-(--second-opinion), 2 some line is not a case (named on stderr; the others are judged)
+exit codes: 0 success, 1 a verdict differs from the recorded one, or the validators differ, 2 a line is not a case
+(named on stderr; the others are validated)
 """
 
 
@@ -68,23 +68,23 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "replay",
-        help="judge recorded calls, one JSON line each",
-        description="Judges recorded calls, each against its own schema, and writes one line of JSON for each.",
+        help="validate recorded calls, one JSON line each",
+        description="Validates recorded calls, each with its schema, and prints one line of JSON for each.",
         epilog=EPILOG,
         formatter_class=HelpText,
     )
     verb.add_argument("cases", metavar="CASES.jsonl", help="the calls, also gzipped; - for standard input")
-    verb.add_argument("--level", choices=LEVELS, default="standard", help="what may be repaired (default: standard)")
+    verb.add_argument("--level", choices=LEVELS, default="standard", help="the repair level (default: standard)")
     verb.add_argument(
         "--rule",
         metavar="NAME=on|off",
         action="append",
         default=[],
-        help="switch one repair rule on or off, whatever the level says; may be given several times",
+        help="switch one repair rule on or off at every level; may be repeated",
     )
 
     verb.add_argument(
-        "--config", metavar="CONFIG", help="judge recorded calls (`record`) by this config, through their own routes"
+        "--config", metavar="CONFIG", help="validate recorded calls (`record`) with this config, through their routes"
     )
     verb.add_argument(
         "--format", choices=("text", "json"), default="json", help="lines of JSON, or lines to read (default: json)"
@@ -92,7 +92,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb.add_argument(
         "--second-opinion",
         action="store_true",
-        help="judge by jsonschema or fastjsonschema too, and tell where they differ",
+        help="also validate with jsonschema or fastjsonschema, and show the differences",
     )
 
 

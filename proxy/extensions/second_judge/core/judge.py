@@ -77,7 +77,7 @@ def _read_question(text: bytes) -> tuple[dict[str, JsonValue], Draft]:
         raise CannotTellError(question.reason)
     schema: JsonValue = question["schema"]
     if isinstance(schema, dict) and "$schema" in schema and find_published_draft(schema["$schema"]) is None:
-        raise CannotTellError("$schema names a meta-schema of its own")
+        raise CannotTellError("$schema names a custom meta-schema")
     return question, find_draft(schema, documents=question["documents"])
 
 

@@ -50,7 +50,7 @@ async def test_every_tool_is_written_as_its_server_lists_it(tmp_path: Path, caps
     lock = tmp_path / "tools.lock"
     assert {"/mcp": {"add": definition(titled), "now": definition(NOW)}} == read_lock(lock.read_bytes())
     said = capsys.readouterr().out.splitlines()
-    assert ["new      /mcp add", "new      /mcp now", f"wrote {lock}: 2 tools listed, 2 approved anew"] == said[:3]
+    assert ["new      /mcp add", "new      /mcp now", f"wrote {lock}: 2 tools listed, 2 newly approved"] == said[:3]
     assert f"next: add to {config}   pins: {{changed: hide}}" == said[3]
 
 
@@ -106,7 +106,7 @@ async def test_a_file_edited_by_hand_is_not_served(tmp_path: Path, capsys: pytes
 
     assert 2 == main(["check", str(config)])
     said = capsys.readouterr()
-    assert "tool 'add' of route '/mcp' does not have the digest that stands beside it" in said.out + said.err
+    assert "tool 'add' of route '/mcp' does not have the digest next to it" in said.out + said.err
 
 
 async def test_a_missing_file_is_told_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
