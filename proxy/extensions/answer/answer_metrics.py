@@ -11,7 +11,7 @@ COUNTED: Final = MetricRow(
     "toolproxy_answer_changes_total", "counter",
     "Answers that `answer:` changed or withheld ([answers.md](../answers.md)).", ("route", "tool", "change"),
     {"change": Label(
-        "What happened: `masked` or `cut`; withheld as `too_large` or `unread`, or because it is `broken`.",
+        "The change: `masked` or `cut`; withheld as `too_large` or `unread`, or because it is `broken`.",
         CHANGES,
     )},
 )  # fmt: skip

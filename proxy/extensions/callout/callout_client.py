@@ -42,7 +42,9 @@ class CalloutFault(StrEnum):
     NOT_SHOWN = "not_shown"
 
 
-_MEANING: Final = "What the service decided, or why it decided nothing ([callout.md](callout.md#when-a-service-fails))."
+_MEANING: Final = (
+    "The decision of the service, or the reason why there is none ([callout.md](callout.md#when-a-service-fails))."
+)
 _ACTIONS: Final = ("allow", "replace", "refuse", "pass", "mask")
 _OWN: Final = {
     "callout": Label("The call-out, as the config names it."),
