@@ -114,8 +114,7 @@ class Flag:
 class NoConfig:
     """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
     why it cannot and returns None. Only `flags` and those in `shares` apply. With `takes_command` the words behind `--`
-    replace its value. `has_one_path`: all clients use one path. `find_trouble` says why nothing can be
-    served, in lines, and whether that is final."""
+    replace its value. `has_one_path`: clients use one path. `find_trouble`: what is missing, and whether for good."""
 
     flag: Flag
     make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
@@ -185,9 +184,8 @@ class RunsWorkers(Plugin):
 # --- config -----------------------------------------------------------------------------------------------------------
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
-    `limit_keys` those of a policy's `limits`. Other readers read `other_keys`. Of the policy keys, `tool_keys` apply to
-    one tool (others are decided before it is known). A value of one of `whole_keys` is not merged, and a list of one of
-    `joined_keys` is appended to the outer one."""
+    `limit_keys` those of their `limits`; others read `other_keys`. `tool_keys` apply to one tool, other policy keys
+    before it is known. A value of `whole_keys` replaces the outer one, a list of `joined_keys` is appended to it."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.telemetry.writer import format_call
+from proxy.telemetry.console_log import format_call
 from tests.serving.proxied import RELAY, WEATHER, Proxied, proxied
 from tests.serving.wire import exchange, replies, tool
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from proxy.extensions.console.pages import FOLDER
+from proxy.telemetry.console_log import _COLOURS
 from proxy.telemetry.logs import _MESSAGES
 from proxy.telemetry.metric_table import LABELS
-from proxy.telemetry.writer import _COLOURS
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 NAMES: Final = LABELS["outcome"].values
