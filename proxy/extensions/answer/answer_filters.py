@@ -18,6 +18,7 @@ from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, JsonValue, ToolResult, UpstreamReply
 from proxy.core.tool_errors.answers import OF_ITS_BYTES, make_unfit_failure
 from proxy.core.tool_errors.classify import make_fault_failure
+from proxy.driver import IN_TASK
 from proxy.extensions.answer.answer_metrics import COUNTED
 from proxy.extensions.answer.bounded_answer import find_header, read_answer
 from proxy.extensions.answer.core.answer_rules import AnswerRules
@@ -78,6 +79,7 @@ class AnswerFilters:
         is_short = isinstance(reply.body, bytes) and len(reply.body) <= rules.max_bytes
         if is_short and not rules.masks and not rules.schema and not find_header(reply, "content-encoding"):
             return reply
+        await IN_TASK
         call = _FilteredCall(checked, tool, call_route, record, partial(self._count, record))
         return await call.filter(reply)
 
