@@ -1,9 +1,8 @@
 """The plugin interface: what a plugin can add to the proxy.
 
-A plugin is a class that inherits the seams that it uses. Every seam is a class of this file with typed attributes and
-methods. The proxy makes one object of each plugin and calls its methods when something first needs them. A plugin
-imports its own modules inside of its methods, so that a proxy loads only what it uses. The schema of its config keys is
-in `config.schema.json` in the same folder. docs/plugins.md says how a plugin of another package is loaded.
+A plugin is a class that inherits the seams that it uses: classes of this file. The proxy calls the methods of its one
+object when something first needs them. A plugin imports its modules in its methods, so that a proxy loads only what it
+uses. The schema of its keys is `config.schema.json` in its folder.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class Verb(Protocol):
 
 
 class AddsVerbs(Plugin):
-    """Adds verbs to the command line."""
+    """Adds `verbs` to the command line."""
 
     verbs: ClassVar[tuple[str, ...]]
 
@@ -106,7 +105,6 @@ class Flag:
 
     @property
     def key(self) -> str:
-        """Its name in argparse's namespace."""
         return self.dest or self.name.removeprefix("--").replace("-", "_")
 
 
@@ -114,7 +112,7 @@ class Flag:
 class NoConfig:
     """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
     why it cannot and returns None. Only `flags` and those in `shares` apply. With `takes_command` the words behind `--`
-    replace its value. `has_one_path`: clients use one path. `find_trouble`: what is missing, and whether for good."""
+    replace its value. `has_one_path`: all clients use one path. `find_trouble` says why nothing works, and if for good."""
 
     flag: Flag
     make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
@@ -184,8 +182,8 @@ class RunsWorkers(Plugin):
 # --- config -----------------------------------------------------------------------------------------------------------
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
-    `limit_keys` those of their `limits`; others read `other_keys`. `tool_keys` apply to one tool, other policy keys
-    before it is known. A value of `whole_keys` replaces the outer one, a list of `joined_keys` is appended to it."""
+    `limit_keys` those of a policy's `limits`. Other readers read `other_keys`. Of the policy keys, `tool_keys` apply to
+    one tool, `whole_keys` are not merged, and the lists of `joined_keys` are appended to the outer ones."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()
@@ -221,9 +219,9 @@ class AddsKeys(Plugin):
 
 # --- protocols and schemas --------------------------------------------------------------------------------------------
 class SpeaksProtocol(Plugin):
-    """Adds a value of a route's `protocol`; `methods` are those of its requests. An upstream of such a route may have
-    one of `upstream_keys` in place of a URL. Web pages may send `page_headers` (`*` ends a prefix) and read
-    `answer_headers`. Hooks do not change headers that begin with `header_prefix`: they repeat parts of the body."""
+    """Adds a value of a route's `protocol`. An upstream of such a route may have one of `upstream_keys` in place of a
+    URL. Web pages may send `page_headers` (`*` ends a prefix) and read `answer_headers`. Hooks may not change headers
+    that begin with `header_prefix`."""
 
     protocol: ClassVar[str]
     methods: ClassVar[tuple[str, ...]]
@@ -266,8 +264,7 @@ class AddsAdapters(Plugin):
 
 
 class RelaysRequests(Plugin):
-    """Answers the requests of relayed routes that have the key `relay_key`; they take every path below their own.
-    `relay_policy_keys` are the keys of a policy that count on them."""
+    """Answers relayed routes with the key `relay_key`, and all paths below. `relay_policy_keys` need that key."""
 
     relay_key: ClassVar[str]
     relay_policy_keys: ClassVar[tuple[str, ...]] = ()
@@ -282,8 +279,7 @@ class RelaysRequests(Plugin):
 
 
 class AddsRequests(Plugin):
-    """Says where the arguments of a tool stand in an HTTP request: by the key `request` of a tool, the key `parameters`
-    of a route, and the operations of a document that the key `openapi` of a schema names."""
+    """Says where arguments are in an HTTP request: the keys `request`, `parameters`, and `openapi` of a schema."""
 
     def read_request(self, context: Context, at: Pointer, written: Mapping[str, JsonValue]) -> RequestForm | None:
         """The value of `request`."""
@@ -306,8 +302,7 @@ class AddsRequests(Plugin):
 
 # --- calls ------------------------------------------------------------------------------------------------------------
 class ExtendsCalls(AddsKeys):
-    """Adds to what calls use, for a config with one of the plugin's sections or policy keys. A route asks who calls if
-    its policy has one of `asks_callers`."""
+    """Extends calls for a config with one of its sections or policy keys. Keys of `asks_callers` ask who calls."""
 
     asks_callers: ClassVar[tuple[str, ...]] = ()
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.server.http.body import JUDGED, SMALL, BodyMemory, MemoryBudget
-from proxy.server.lifecycle import find_room
+from proxy.server.http.body import JUDGED, SMALL, BodyMemory, MemoryBudget, find_room
 from tests.serving.process import process
 from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, exchange_together, post, replies, tool

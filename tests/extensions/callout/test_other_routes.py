@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.json.contentcoding import read_events
+from proxy.core.json.contentcoding import list_data
 from tests.extensions.callout.service import says
 from tests.extensions.mcp.conversation import refusal, talk, text
 from tests.extensions.mcp.server import McpServer, call
@@ -32,7 +32,7 @@ async def ask_mcp(said: object, server: McpServer, more: str = "") -> tuple[Any,
         async with talk(server) as usual, proxied(route, **config(service, upstream.url, more)) as proxy:
             usual.proxy = proxy
             body = (await usual.send(call("add", {"a": 1, "b": 2}))).body
-            found = json.loads(body if body.startswith(b"{") else list(read_events(body))[-1])
+            found = json.loads(body if body.startswith(b"{") else list(list_data(body))[-1])
             return found, usual.received, [json.loads(seen.body) for seen in service.seen]
 
 
