@@ -112,7 +112,7 @@ class Flag:
 class NoConfig:
     """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
     why it cannot and returns None. Only `flags` and those in `shares` apply. With `takes_command` the words behind `--`
-    replace its value. `has_one_path`: all clients use one path. `find_trouble` says why nothing works, and if for good."""
+    replace its value. `has_one_path`: clients use one path. `find_trouble`: what is missing, and whether for good."""
 
     flag: Flag
     make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
