@@ -1,18 +1,18 @@
-"""One driver for a call: its steps are told once, as a coroutine, and run without a task while nothing has to wait.
+"""One driver for a call. The steps of a call are one coroutine, which runs without a task while nothing has to wait.
 
-    Driver     begins a coroutine as plain calls, and goes on with it in a task from the first wait on
-    Signal     what the driver itself can wait for: it is told at once, without a turn of the event loop
-    IN_TASK    what a step awaits before it calls code that needs a task of asyncio's (`asyncio.timeout` does)
+    Driver     begins a coroutine as a plain call, and hands it to a task at the first wait
+    Signal     an event that the driver itself can wait for, without a turn of the event loop
+    IN_TASK    awaited by a step before it calls code that needs an asyncio task, such as `asyncio.timeout`
 
-A coroutine that awaits neither of them, or that runs in a task from its beginning, needs no driver: in a task, a
-`Signal` is awaited as a future is, and `IN_TASK` waits for nothing.
+In a task, awaiting a `Signal` is like awaiting a future, and `IN_TASK` does nothing. So the same coroutine also runs in
+a task from its beginning.
 """
 
 from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, Generic, TypeVar
@@ -20,13 +20,12 @@ from typing import Any, Final, Generic, TypeVar
 Result = TypeVar("Result")
 
 
-# The threads in which a driver runs a coroutine now. Asking asyncio for the task is not enough: a signal may be set by
-# the task of somebody else.
+# Threads in which a driver runs a coroutine now. The current asyncio task does not tell: another one may set a signal.
 _driving: Final[set[int]] = set()
 
 
 class Signal:
-    """Something that becomes ready once. Awaited by one coroutine."""
+    """An event that happens once. One coroutine awaits it."""
 
     __slots__ = ("hear", "is_set")
 
@@ -36,7 +35,7 @@ class Signal:
         """What is called when the signal is set."""
 
     def set(self) -> None:
-        """Lets the coroutine that waits go on at once."""
+        """Resumes the waiting coroutine at once."""
         self.is_set = True
         hear, self.hear = self.hear, None
         if hear is not None:
@@ -72,9 +71,20 @@ class _InTask:
 IN_TASK: Final = _InTask()
 
 
+async def run_in_task(steps: Awaitable[Result]) -> Result:
+    """Awaits something in a task. Closes a coroutine that never gets one."""
+    try:
+        await IN_TASK
+    except BaseException:
+        if isinstance(steps, Coroutine):
+            steps.close()
+        raise
+    return await steps
+
+
 class Driver(Generic[Result]):
-    """Drives one coroutine. `drive` begins it and `go_on` ends it in a task. In between, or without a task at all, each
-    `Signal` that it waits for lets it run on; `on_advance` is called when it has ended or waits for anything else."""
+    """Drives one coroutine. `drive` begins it, and each `Signal` that it waits for resumes it. `go_on` ends it in a
+    task. `on_advance` is called when it has ended, or waits for anything but a signal."""
 
     __slots__ = ("_error", "_steps", "_waiting", "needs_task", "result")
 
