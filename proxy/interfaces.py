@@ -603,7 +603,8 @@ class AnswerFilter(Protocol):
     async def filter(
         self, checked: CheckedCall, reply: UpstreamReply, tool: ToolPolicy, call_route: CallRoute, record: CallRecord
     ) -> UpstreamReply | Failure:
-        """The answer to hand on, or why it is withheld. It closes a body that it does not hand on."""
+        """The answer to hand on, or why it is withheld. It closes a body that it does not hand on, and awaits `IN_TASK`
+        (`proxy/driver.py`) before anything that needs a task."""
 
 
 @value_class

@@ -99,7 +99,6 @@ async def filter_answer(
     if tool is None:
         return reply
     for each in list_filters(context, tool):
-        await IN_TASK
         made = await each.filter(approved.checked, reply, tool, context.call_route, context.record)
         if isinstance(made, Failure):
             return made

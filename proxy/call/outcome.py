@@ -34,7 +34,8 @@ from proxy.core.model.values import (
     ToolResult,
     UpstreamReply,
 )
-from proxy.core.tool_errors.answers import find_broken_answer, make_unfit_failure
+from proxy.core.tool_errors.answers import find_broken_answer
+from proxy.core.tool_errors.classify import make_unfit_failure
 from proxy.driver import IN_TASK
 from proxy.interfaces import CallRecord, CallRoute, Services
 

@@ -265,6 +265,13 @@ Decision = Forward | Reject
 
 
 # --- what came back -------------------------------------------------------------------------------------------------
+# Headers about the bytes of a body, which no longer hold for another one (RFC 9110 section 8, RFC 9530).
+_OF_ITS_BYTES: Final = frozenset(
+    ["content-length", "content-encoding", "etag", "accept-ranges", "content-md5", "digest", "content-digest",
+     "repr-digest"]
+)  # fmt: skip
+
+
 @value_class
 class UpstreamReply:
     """An upstream's answer. The body is whole, or a stream where it is large or endless (server-sent events)."""
@@ -276,6 +283,11 @@ class UpstreamReply:
     def header(self, name: str) -> str:
         """The first value of the header `name` (lower case), or ''."""
         return next((value for each, value in self.headers if each.lower() == name), "")
+
+    def with_body(self, body: bytes) -> UpstreamReply:
+        """The answer with another body, without the headers about the bytes of its own."""
+        headers = tuple([field for field in self.headers if field[0].lower() not in _OF_ITS_BYTES])
+        return UpstreamReply(self.status, headers, body)
 
 
 class Executed(StrEnum):

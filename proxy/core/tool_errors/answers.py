@@ -12,25 +12,16 @@ from typing import Final
 
 from proxy.core.contract.policy import AnswerPolicy
 from proxy.core.envelope import parts
-from proxy.core.envelope.view import show_path
 from proxy.core.explain.explain import list_violations
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import parse
-from proxy.core.model import codes
-from proxy.core.model.values import Failure, FeedbackLimits, JsonProblem, JsonValue, UpstreamReply, Violation
+from proxy.core.model.values import FeedbackLimits, JsonProblem, JsonValue, UpstreamReply, Violation
 
 # Other successful answers have no body, or only a part of one (RFC 9110 section 15.3).
 _WHOLE: Final = frozenset({200, 201, 202, 203})
 # The most bytes that a coded answer may decode to.
 _LONGEST: Final = 16 * 1024 * 1024
-# The most places of a wrong answer that are named.
-_NAMED: Final = 5
 _BEFORE, _WARNINGS, _AFTER = b'{"success": true, "data": ', b', "warnings": ', b"}"
-# Headers about the tool's bytes that no longer hold for ours (RFC 9110 section 8, RFC 9530).
-OF_ITS_BYTES: Final = frozenset(
-    ["content-length", "content-encoding", "etag", "accept-ranges", "content-md5", "digest", "content-digest",
-     "repr-digest"]
-)  # fmt: skip
 
 
 def read_json_answer(reply: UpstreamReply) -> tuple[bytes, JsonValue] | None:
@@ -57,14 +48,6 @@ def find_broken_answer(reply: UpstreamReply, policy: AnswerPolicy) -> tuple[Viol
     return () if policy.check.accepts(value) else list_violations(policy.check, value, ())
 
 
-def make_unfit_failure(broken: tuple[Violation, ...]) -> Failure:
-    """The failure for an answer that was not handed on: codes and places, no part of the answer itself."""
-    named = [f"{each.code.name} {show_path(each.path) or 'the whole answer'}" for each in broken[:_NAMED]]
-    more = [f"+{len(broken) - _NAMED} more"] if len(broken) > _NAMED else []
-    details = {"answer_errors": ", ".join(named + more), "executed": "yes"}
-    return Failure(codes.UPSTREAM_UNFIT_ANSWER, codes.UPSTREAM_UNFIT_ANSWER.meaning, details=details)
-
-
 def wrap_answer(
     reply: UpstreamReply, warnings: Sequence[Violation] = (), limits: FeedbackLimits | None = None
 ) -> UpstreamReply:
@@ -73,8 +56,7 @@ def wrap_answer(
     found = read_json_answer(reply)
     if found is None or (isinstance(found[1], dict) and isinstance(found[1].get("success"), bool)):
         return reply
-    headers = tuple((name, value) for name, value in reply.headers if name.lower() not in OF_ITS_BYTES)
     text = _BEFORE + found[0]
     if warnings:
         text += _WARNINGS + parts.write_body(parts.list_warnings(warnings, limits or FeedbackLimits()))
-    return UpstreamReply(reply.status, headers, text + _AFTER)
+    return reply.with_body(text + _AFTER)

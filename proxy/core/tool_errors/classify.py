@@ -17,6 +17,7 @@ from typing import Final
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut_sentences
 from proxy.core.display.preview import clean_text, make_hider
+from proxy.core.envelope.view import show_path
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
@@ -30,6 +31,7 @@ from proxy.core.model.values import (
     JsonValue,
     UpstreamFault,
     UpstreamReply,
+    Violation,
 )
 from proxy.core.tool_errors.backoff import LASTING
 from proxy.core.tool_errors.complaints import (
@@ -46,6 +48,8 @@ from proxy.core.tool_errors.places import rename_url_places
 
 # The bytes of an answer that are read: an error is short, and a long success is not searched for one.
 LOOKED_AT: Final = 64 * 1024
+# The most places of a wrong answer that are named.
+_NAMED: Final = 5
 _LONGEST_DETAIL: Final = 300
 _SEARCHED: Final = 16 * 1024  # how far secrets are looked for, much further than what is shown
 _LONGEST_MESSAGE: Final = 200  # longer words of a tool stand in the details alone
@@ -150,6 +154,14 @@ def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
     if fault.retry_after is not None:
         details["retry_after"] = str(fault.retry_after)
     return Failure(fault.code, f"{fault.code.meaning} ({fault.message})", details=details)
+
+
+def make_unfit_failure(broken: tuple[Violation, ...]) -> Failure:
+    """The failure for an answer that was not handed on: codes and places, no part of the answer itself."""
+    named = [f"{each.code.name} {show_path(each.path) or 'the whole answer'}" for each in broken[:_NAMED]]
+    more = [f"+{len(broken) - _NAMED} more"] if len(broken) > _NAMED else []
+    details = {"answer_errors": ", ".join(named + more), "executed": "yes"}
+    return Failure(codes.UPSTREAM_UNFIT_ANSWER, codes.UPSTREAM_UNFIT_ANSWER.meaning, details=details)
 
 
 # --- what it says about the arguments ---------------------------------------------------------------------------------

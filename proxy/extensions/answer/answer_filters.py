@@ -16,16 +16,15 @@ from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, JsonValue, ToolResult, UpstreamReply
-from proxy.core.tool_errors.answers import OF_ITS_BYTES, make_unfit_failure
-from proxy.core.tool_errors.classify import make_fault_failure
+from proxy.core.tool_errors.classify import make_fault_failure, make_unfit_failure
 from proxy.driver import IN_TASK
 from proxy.extensions.answer.answer_metrics import COUNTED
-from proxy.extensions.answer.bounded_answer import find_header, read_answer
+from proxy.extensions.answer.bounded_answer import read_answer
 from proxy.extensions.answer.core.answer_rules import AnswerRules
 from proxy.extensions.answer.core.bodies import Filtered, FilterTask, filter_body, find_kind
 from proxy.extensions.answer.core.results import filter_message, is_answer
 from proxy.extensions.answer.core.shortening import NoteWriter
-from proxy.extensions.answer.event_stream import EventChange, FilteredEvents
+from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents
 from proxy.interfaces import CallRecord, CallRoute, Services, UpstreamRequest
 from proxy.telemetry.metric_table import OTHER
 from proxy.telemetry.metrics import Metrics
@@ -77,7 +76,7 @@ class AnswerFilters:
         """The answer as the tool's rules want it, or why it is withheld."""
         rules: AnswerRules = tool.added[KEY]
         is_short = isinstance(reply.body, bytes) and len(reply.body) <= rules.max_bytes
-        if is_short and not rules.masks and not rules.schema and not find_header(reply, "content-encoding"):
+        if is_short and not rules.masks and not rules.schema and not reply.header("content-encoding"):
             return reply
         await IN_TASK
         call = _FilteredCall(checked, tool, call_route, record, partial(self._count, record))
@@ -113,9 +112,9 @@ class _FilteredCall:
 
     async def filter(self, reply: UpstreamReply) -> UpstreamReply | Failure:
         """The answer, or why it is withheld."""
-        media_type, _, parameters = find_header(reply, "content-type").partition(";")
+        media_type, _, parameters = reply.header("content-type").partition(";")
         media_type = media_type.strip().lower()
-        if media_type == _EVENTS and not find_header(reply, "content-encoding"):
+        if media_type == _EVENTS and not reply.header("content-encoding"):
             return await self._filter_events(reply)
         try:
             read = await read_answer(reply, self._most)
@@ -136,8 +135,7 @@ class _FilteredCall:
             return self._refuse(filtered)
         if filtered.body is None:
             return replace(reply, body=read.raw)
-        headers = tuple(field for field in reply.headers if field[0].lower() not in OF_ITS_BYTES)
-        return replace(reply, headers=headers, body=filtered.body)
+        return reply.with_body(filtered.body)
 
     def _note(self, filtered: Filtered) -> None:
         """Counts and records what becomes of an answer."""
@@ -171,10 +169,7 @@ class _FilteredCall:
         if not isinstance(reply.body, bytes):
             return replace(reply, body=FilteredEvents(reply.body, self._most, change))
         shown = b"".join([event async for event in FilteredEvents(_give(reply.body), self._most, change)])
-        if shown == reply.body:
-            return reply
-        headers = tuple(field for field in reply.headers if field[0].lower() not in OF_ITS_BYTES)
-        return replace(reply, headers=headers, body=shown)
+        return reply if shown == reply.body else reply.with_body(shown)
 
     async def _change_message(self, data: bytes, is_whole: bool, _size: int) -> EventChange:
         """What becomes of a message of an MCP server."""

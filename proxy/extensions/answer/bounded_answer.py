@@ -31,7 +31,7 @@ class BoundedAnswer:
 async def read_answer(reply: UpstreamReply, most: int) -> BoundedAnswer:
     """Reads at most `most` bytes of an answer, and of what they decode to. A stream is closed. Raises ReplyBroken if it
     breaks off."""
-    coding = find_header(reply, "content-encoding").strip().lower()
+    coding = reply.header("content-encoding").strip().lower()
     raw, is_whole = await _gather(reply.body, most) if not isinstance(reply.body, bytes) else (reply.body, True)
     if coding in ("", "identity"):
         return BoundedAnswer(raw, raw, is_whole)
@@ -81,8 +81,3 @@ def _inflate(raw: bytes, bits: int, most: int) -> tuple[bytes | None, bool]:
         if not raw:
             return bytes(whole), True
     return None, False
-
-
-def find_header(reply: UpstreamReply, name: str) -> str:
-    """The first value of a header of an answer, '' without one."""
-    return next((value for key, value in reply.headers if key.lower() == name), "")

@@ -22,7 +22,6 @@ from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, find_at_pointer, parse, parse_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, CheckedCall, Headers, JsonProblem, JsonValue, Pointer, UpstreamReply
-from proxy.core.tool_errors.answers import OF_ITS_BYTES
 from proxy.extensions.callout.callout_section import CalloutPoint, CalloutSettings
 from proxy.interfaces import CallRecord
 
@@ -183,8 +182,7 @@ def mask_answer(reply: UpstreamReply, answer: ShownAnswer, paths: tuple[str, ...
         masked = replace_values(text, dict.fromkeys(outermost, dumps(MASK)))
     except (LookupError, ValueError):
         return None
-    headers = tuple((name, value) for name, value in reply.headers if name.lower() not in OF_ITS_BYTES)
-    return UpstreamReply(reply.status, headers, answer.text[: answer.start] + masked + answer.text[answer.end :])
+    return reply.with_body(answer.text[: answer.start] + masked + answer.text[answer.end :])
 
 
 def _find_place(value: JsonValue, path: Pointer) -> Pointer:

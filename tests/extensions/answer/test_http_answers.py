@@ -313,6 +313,12 @@ async def test_filters_events_one_by_one() -> None:
     assert {"masked": 2.0} == counted
 
 
+async def test_masks_an_event_behind_a_byte_order_mark() -> None:
+    body = b'\xef\xbb\xbfdata: {"email":"Zoe"}\r\rdata: {"email":\ndata: "Zoe"}\n\n'
+    seen, _, _ = await ask(ROUTE % "{mask: [/email]}", chunked(body, headers=(EVENTS,)))
+    assert seen.body == b'data: {"email":"***"}\n\ndata: {"email":\ndata: "***"}\n\n'
+
+
 async def test_hands_on_an_event_before_the_next_one_comes() -> None:
     goes_on = asyncio.Event()
 

@@ -7,15 +7,16 @@ only the beginning is filtered.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from proxy.core.json.contentcoding import DATA, EventSplitter
 from proxy.core.model.value_class import value_class
 from proxy.upstream.faults import close_stream
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-# The end of the last line of an event, and the empty line behind it.
-_EVENT_END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 @value_class
@@ -39,7 +40,8 @@ class FilteredEvents:
         self._body = body
         self._most = most
         self._change = change
-        self._waiting = bytearray()
+        self._splitter = EventSplitter()
+        self._events = deque[bytes]()
         self._skips = self._has_ended = self._is_over = False
 
     def __aiter__(self) -> FilteredEvents:
@@ -64,46 +66,36 @@ class FilteredEvents:
     async def aclose(self) -> None:
         """Closes the stream early."""
         self._is_over = True
-        self._waiting.clear()
         await close_stream(self._body)
 
     async def _read_event(self) -> tuple[bytes, bool]:
         """The next event with the empty line behind it, or the beginning of a longer one and False. b'' at the end."""
-        searched = 0
-        while True:
-            found = _EVENT_END.search(self._waiting, max(0, searched - 4))
-            # A CR may be the first half of a CRLF whose second half has not come yet.
-            is_sure = found is not None and (found.end() < len(self._waiting) or found[0][-1:] == b"\n")
-            if found is not None and (is_sure or self._has_ended):
-                return self._take(found.end()), True
-            if len(self._waiting) > self._most:
-                return self._take(len(self._waiting)), False
+        while not self._events:
+            if self._splitter.size > self._most:
+                beginning = self._splitter.take_rest()
+                self._splitter.feed(beginning[-3:])  # the end of the event may begin here
+                return beginning, False
             if self._has_ended:
-                return self._take(len(self._waiting)), True
-            searched = len(self._waiting)
+                return self._splitter.take_rest(), True
             try:
-                self._waiting += await anext(self._body)
+                self._events.extend(self._splitter.feed(await anext(self._body)))
             except StopAsyncIteration:
                 self._has_ended = True
-
-    def _take(self, end: int) -> bytes:
-        event = bytes(self._waiting[:end])
-        del self._waiting[:end]
-        return event
+        return self._events.popleft(), True
 
     async def _filter(self, event: bytes, *, is_whole: bool) -> bytes:
-        lines = _LINE_END.split(event)
-        data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+        data = b"\n".join(DATA.findall(event))
         if not data and is_whole:
             return event  # a comment
-        change = await self._change(b"\n".join(data), is_whole, len(event))
+        change = await self._change(data, is_whole, len(event))
         self._is_over = self._is_over or change.ends
         if change.is_dropped:
             return b""
-        return event if change.data is None else write_event(lines, change.data)
+        return event if change.data is None else write_event(event, change.data)
 
 
-def write_event(lines: list[bytes], data: bytes) -> bytes:
-    """The lines of an event with other data."""
+def write_event(event: bytes, data: bytes) -> bytes:
+    """An event with other data."""
+    lines = _LINE_END.split(event.removeprefix(_BOM))
     others = [line for line in lines if line and not line.startswith(b"data:")]
     return b"\n".join([*others, *(b"data: " + line for line in data.split(b"\n"))]) + b"\n\n"
