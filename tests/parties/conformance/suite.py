@@ -50,6 +50,8 @@ SAMPLE: Final = {
     "2025-11-25": ["server-session-lifecycle", "server-sse-polling", "tools-call-sampling", "resources-subscribe"],
     "2026-07-28": ["server-stateless", "http-header-validation", "tools-call-with-progress", "prompts-get-with-args"],
 }
+# Milliseconds for one scenario: the suite runs those of clients side by side, each with a proxy and a client to start.
+_PATIENCE: Final = "180000"
 # How bad a status is; the worst one of a check counts.
 _RANK: Final = {"INFO": 0, "SUCCESS": 0, "SKIPPED": 1, "WARNING": 2, "FAILURE": 3}
 
@@ -61,7 +63,7 @@ def run_suite(kind: str, folder: Path, revision: str, *words: str, scenarios: Se
     """Runs scenarios of servers or clients at a revision, all unless they are named, and gives what they found."""
     node = next((str(path) for path in SUITE.glob("node-linux-*/bin/node")), "node")
     index = SUITE / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    command = [node, str(index), kind, "--spec-version", revision, "-o", str(folder), *words]
+    command = [node, str(index), kind, "--spec-version", revision, "--timeout", _PATIENCE, "-o", str(folder), *words]
     for which in [["--scenario", name] for name in scenarios] or [["--suite", "all"]]:
         words_of_run = [*command, *which]
         subprocess.run(words_of_run, cwd=ROOT, check=False, capture_output=True, timeout=1800, stdin=subprocess.DEVNULL)
