@@ -32,12 +32,16 @@ def is_schema_place(path: Pointer) -> bool:
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
 
 
-# The first step of a place -> the secrets that the keys of the main job declare there: how long each place is, and its
-# further steps by their number.
+# The secrets that the keys of the main job declare. Those in tables and lists are secret wherever two such keys stand,
+# also below a key that is out of place. The others: first step -> the length of the place, and its further steps by
+# number.
+_PLACES: Final = CONFIG.list_secrets({})
+_TABLES: Final = frozenset(place[-3:-1] for place in _PLACES if place[-1] == "*")
 _DECLARED: Final[dict[Pointer, list[tuple[int, list[tuple[int, str]]]]]] = {}
-for _place in CONFIG.list_secrets({}):
-    _steps = [(number, step) for number, step in enumerate(_place) if number and step != "*"]
-    _DECLARED.setdefault(_place[:1], []).append((len(_place), _steps))
+for _place in _PLACES:
+    if _place[-1] != "*":
+        _steps = [(number, step) for number, step in enumerate(_place) if number and step != "*"]
+        _DECLARED.setdefault(_place[:1], []).append((len(_place), _steps))
 
 
 def may_hold_secret(path: Pointer) -> bool:
@@ -47,7 +51,8 @@ def may_hold_secret(path: Pointer) -> bool:
         if len(path) >= length and all(path[number] == step for number, step in steps):
             return True
     return (
-        path in (("state", "url"), ("state", "sentinel", "password"))
+        path[-3:-1] in _TABLES
+        or path in (("state", "url"), ("state", "sentinel", "password"))
         or (path[:1] == ("upstreams",) and path[2:3] == ("env",))
         or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
     )

@@ -301,6 +301,7 @@ SINGLE_KEYS: Final = mapping(
 )
 
 # --- the whole --------------------------------------------------------------------------------------------------------
+_DRAIN_KEY, *_LAST_KEYS = (replace(key, default=key.write_default(Config)) for key in SINGLE_KEYS.keys or ())
 _NETWORK: Final = text(minLength=1, x_expects="a network such as 10.0.0.0/8, an address, or unix")
 _FORWARDED: Final = mapping(
     None,
@@ -390,8 +391,9 @@ CONFIG: Final = mapping(
         "The operator's own code around each call, in order (docs/hooks.md).",
         default=[],
     ),
+    _DRAIN_KEY,
     ConfigKey("schemas", _SCHEMAS, "How schemas are read."),
-    *(replace(key, default=key.write_default(Config)) for key in SINGLE_KEYS.keys or ()),
+    *_LAST_KEYS,
     title="toolcall-proxy configuration",
     description="A toolcall-proxy configuration. Every key is explained in docs/reference/keys.md.",
     required=["version", "routes"],
