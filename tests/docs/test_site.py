@@ -17,7 +17,7 @@ DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted(DOCS.rglob("*.md"))
 # Words that a reader may meet outside of code, in the README and on all pages but reference, evidence and decisions.
 MOST_WORDS: Final = 22_000
-_LOOKED_UP: Final = ("reference/", "glossary.md", "evidence/", "tested.md", "adr/")
+_LOOKED_UP: Final = ("reference/", "runbook.md", "glossary.md", "evidence/", "tested.md", "adr/")
 
 
 def read_nav() -> list[str]:
