@@ -141,7 +141,7 @@ async def test_a_stream_that_nobody_reads_is_given_up(upstream: StdioUpstream) -
 async def test_keeps_only_the_newest_streams_for_clients_that_left(
     upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.event_stream._MOST_LEFT", 1)
+    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.resumable_stream._MOST_LEFT", 1)
     headers = await begin(upstream)
     left: list[str] = []
     for _ in range(2):
@@ -162,7 +162,7 @@ async def test_rejects_the_id_of_an_event_that_is_not_known(upstream: StdioUpstr
 
 
 async def test_keeps_only_the_newest_events(upstream: StdioUpstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.event_stream._MOST_BYTES", 1_000)
+    monkeypatch.setattr("proxy.extensions.mcp.upstream.stdio.resumable_stream._MOST_BYTES", 1_000)
     headers = await begin(upstream)
     *_, seen = [await events(await post(upstream, call("log", arguments={"lines": 20}), headers)) for _ in range(3)]
     assert 400 == (await get(upstream, headers, "1-0")).status

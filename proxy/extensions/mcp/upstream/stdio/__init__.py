@@ -3,10 +3,9 @@
     transport.py `StdioUpstream`: one HTTP exchange -> one message to a child, and the messages that answer it
     session.py   the child of a request: one per session of the old revisions, one shared child for the new ones
     channel.py   one child's pipes: which request each line of its output belongs to
-    mailbox.py   the messages on their way to one HTTP answer
-    event_stream.py  these messages as events with ids, and the newest ones of a session for a client that returns
+    child_client.py      one client of a child, and the messages on their way to its HTTP answers
+    resumable_stream.py  these messages as events with ids, and the newest ones of a session for a client that returns
     child.py     one process and its settings: started without a shell, ended with its whole process group
-    reaper.py    ends the process groups of children whose proxy was killed
 
 Specification, "Transports", sections "stdio" and "Streamable HTTP" (2025-11-25 and 2026-07-28).
 """

@@ -19,7 +19,7 @@ from proxy.core.model.values import Executed, UpstreamFault
 from proxy.extensions.mcp.upstream.stdio.channel import Channel
 from proxy.extensions.mcp.upstream.stdio.child import Child, Reaper, StdioSettings
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient
-from proxy.extensions.mcp.upstream.stdio.event_stream import EventLog
+from proxy.extensions.mcp.upstream.stdio.resumable_stream import EventLog
 
 # Retry hint in seconds: when a child is likely to be free again.
 _SOON: Final = 5

@@ -44,7 +44,7 @@ from proxy.extensions.mcp.upstream import OwnServer, header_of
 from proxy.extensions.mcp.upstream.stdio.channel import Channel
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildEnded, ChildRequest, Mailbox
-from proxy.extensions.mcp.upstream.stdio.event_stream import EventLog, EventStream, Feed, format_event
+from proxy.extensions.mcp.upstream.stdio.resumable_stream import EventLog, EventStream, Feed, format_event
 from proxy.extensions.mcp.upstream.stdio.session import NoChild, Session, Sessions
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream.faults import RESPONSE_TIMEOUT
