@@ -93,7 +93,7 @@ def request(port: int, kind: str) -> list[bytes]:
 
 
 def write_number(seed: int, count: int) -> bytes:
-    """What tells one request of a run from every other: 16 digits, which half a trace id may be too."""
+    """Returns what tells one request of a run from every other: 16 digits, which half a trace id may be too."""
     return b"%07d%09d" % (seed, count)
 
 

@@ -2,7 +2,7 @@
 
 The model streams 16 MB of text as fast as the proxy takes it: words, HTML, `<` and JSON. The proxy relays the answer
 unread, or reads it with `text_calls: leaked`, in turn. `ratio` is the CPU time of reading by that of relaying. A wait
-is the longest time that another client waits for a small answer meanwhile. On a busy machine it includes the
+is the longest time that another client waits for a small answer in the meantime. On a busy machine it includes the
 machine's own delays, so the wait beside a relayed answer is printed too.
 
     python -m benchmarks.chat_stalls

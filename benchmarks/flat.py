@@ -2,7 +2,7 @@
 
     python -m benchmarks.flat [--megabytes N]
 
-The proxy is a process of its own; its memory is looked at every few milliseconds while the bytes go through. What is
+The proxy is its own process; its memory is looked at every few milliseconds while the bytes go through. What is
 printed is how far it rises above what it was before, and how fast the bytes went.
 """
 

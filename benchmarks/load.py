@@ -1,6 +1,6 @@
 """The load of the proxy benchmark: so many connections, each sending its next call when the last is answered.
 
-`wrk` makes it where it is installed; else this file does, as a process of its own:
+`wrk` makes it where it is installed; else this file does, as its own process:
 
     python -m benchmarks.load PORT BODY CONNECTIONS SECONDS SEED
 

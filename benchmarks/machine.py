@@ -80,7 +80,7 @@ def own_memory(pid: int) -> float:
 
 
 def busy_seconds(core: int) -> float:
-    """How long a core has worked for anybody, in seconds since the machine was started."""
+    """Returns how long a core has worked for anybody, in seconds since the machine was started."""
     for line in (_PROC / "stat").read_text().splitlines():
         if line.startswith(f"cpu{core} "):
             user, nice, system, _idle, _wait, irq, softirq, steal = map(int, line.split()[1:9])
@@ -89,5 +89,5 @@ def busy_seconds(core: int) -> float:
 
 
 def has_proc() -> bool:
-    """Whether the system tells all this."""
+    """Returns whether the system tells all this."""
     return (_PROC / "self" / "smaps_rollup").exists() and (_PROC / "self" / "schedstat").exists()

@@ -4,7 +4,7 @@ Each round makes the same calls everywhere, one right after the other over one c
 are pairs, and a machine that is slow for a moment is slow for all. The server is the low-level one of the Python SDK
 (tests/parties/servers/python.py), the calls are of revision 2026-07-28. `added` is the median of the rounds' paired
 differences to direct, `CPU` the processor time of the proxy's own process. This proxy at an earlier commit takes part
-where `python -m benchmarks.proxies --install` has fetched it. mcp-proxy (PyPI) joins stdio to HTTP and stands in front
+where `python -m benchmarks.proxies --install` has fetched it. mcp-proxy (PyPI) joins stdio to HTTP and is in front
 of no HTTP server, so it is not a peer here.
 
     bash .ci/parties && python -m benchmarks.mcp

@@ -5,9 +5,9 @@ from one to another.
     python -m benchmarks.path --files   one line per file, with the calls into it
 
 The proxy runs in this process, before a tool that answers at once. Some calls warm it, then one more is watched with
-`sys.setprofile`: each call of a Python function that stands in `proxy/` is one step, and a step into another file than
-the one before is a hop. Each call comes from a conversation of its own. Generated code, libraries and the client are
-not counted. The config asks for no extension (`console: off`). Figures stand in CONTRIBUTING.md.
+`sys.setprofile`: each call of a Python function that is in `proxy/` is one step, and a step into another file than
+the one before is a hop. Each call comes from its own conversation. Generated code, libraries and the client are
+not counted. The config asks for no extension (`console: off`). Figures are in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Walk:
 
     @property
     def hops(self) -> int:
-        """How often the walk goes from one file to another."""
+        """Returns how often the walk goes from one file to another."""
         return sum(one != two for one, two in zip(self.steps, self.steps[1:], strict=False))
 
     @property

@@ -3,7 +3,7 @@ it is installed) httpx.
 
     python benchmarks/upstream.py [--calls N] [--rounds N] [--body BYTES]
 
-A bare upstream answers on loopback from a process of its own, on another core where there is one. All clients take
+A bare upstream answers on loopback from its own process, on another core if there is one. All clients take
 turns in every round, so that a disturbance hits all of them; what is printed are medians. CPU per call and the ratios
 are what to trust: calls per second also measure the upstream and the machine. `floor` is asyncio alone: the same
 bytes written and read, without HTTP.
@@ -278,7 +278,7 @@ def report(loop: str, found: dict[tuple[str, int], list[Figure]]) -> None:
 
 
 def has(module: str) -> bool:
-    """Whether a peer is installed."""
+    """Returns whether a peer is installed."""
     return importlib.util.find_spec(module) is not None
 
 

@@ -16,9 +16,9 @@ def _end_process(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-# The imports below take a second. Meanwhile a container's first process would ignore SIGTERM, which has no default for
-# it, and refuse kubelet's first probes, each of which is a Warning event; held, they wait for their answer. `serve` and
-# `demo` put handlers of their own in place of this one.
+# The imports below take a second. In the meantime a container's first process would ignore SIGTERM, which has no
+# default for it, and refuse kubelet's first probes, each of which is a Warning event; held, they wait for their answer.
+# `serve` and `demo` put their own handlers in place of this one.
 HELD: socket.socket | None = None
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end_process)

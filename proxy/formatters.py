@@ -51,7 +51,7 @@ class Formatters:
 
     @property
     def are_installed(self) -> bool:
-        """Whether any tool has a formatter."""
+        """Returns whether any tool has a formatter."""
         return bool(self._formatters)
 
     def lines(self, tool: str, failure: Failure) -> tuple[str, ...]:
@@ -77,10 +77,10 @@ def _own(failure: Failure) -> Failure:
 
 
 def _any_installed() -> bool:
-    """Whether some package may declare a formatter: the group's name occurs in its list of entry points.
+    """Returns whether some package may declare a formatter: the group's name occurs in its list of entry points.
 
     Python's own reader of these lists imports parsers of e-mail and of archives: 2 MB, and a tenth of the start. So it
-    runs only where it may find something, or where packages come from somewhere other than a folder.
+    runs only if it may find something, or where packages come from somewhere other than a folder.
     """
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True

@@ -44,7 +44,7 @@ def list_plugins() -> list[Plugin]:
 
 
 def find_folder(plugin: Plugin) -> Path:
-    """Where the files of a plugin are."""
+    """Returns where the files of a plugin are."""
     return Path(str(sys.modules[type(plugin).__module__].__file__)).parent
 
 

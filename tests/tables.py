@@ -1,7 +1,7 @@
 """Tests over a large table: one test for all of its rows, whose failure names each row that failed.
 
 `pytest.mark.parametrize` makes a test of each row, which every worker collects and one reports. For rows that take
-less than that, `each_row` stands in its place.
+less than that, `each_row` is in its place.
 """
 
 from __future__ import annotations

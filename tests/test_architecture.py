@@ -45,7 +45,7 @@ FLOORS: Final = {
     "plugin": 1,  # the interface, which names types of every floor and imports none
     "plugins": 1,
     "extensions": 0,  # a docstring alone
-    "extension": 6,  # files of a plugin that stand in none of these rooms
+    "extension": 6,  # files of a plugin that are in none of these rooms
     "cli": 7,
     "__main__": 7,
     "plugin file": 8,  # the `plugin.py` of a plugin, which leads to all of its files
@@ -281,7 +281,7 @@ def a_library_has_one_room(file: Source) -> Iterator[str]:
 
 
 def only_decide_makes_a_checked_call(file: Source) -> Iterator[str]:
-    """Outside `decide.py` the name may stand in annotations, `isinstance` and `case` alone; so it is never called,
+    """Outside `decide.py` the name may be in annotations, `isinstance` and `case` alone; so it is never called,
     renamed or handed to something that makes one."""
     if file.path in ("proxy/core/decide.py", "proxy/core/model/values.py"):
         return

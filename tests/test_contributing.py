@@ -51,7 +51,7 @@ class Copy:
         )
 
     def run(self, *words: str) -> str:
-        """What a program prints that runs on the copy."""
+        """Returns what a program prints that runs on the copy."""
         done = subprocess.run(
             [sys.executable, *words], cwd=self.folder, capture_output=True, text=True, check=False, timeout=600,
             env={"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},

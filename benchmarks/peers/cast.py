@@ -125,7 +125,7 @@ def _on(interpreter: str) -> Cue:
 
 
 def parent_tree(cache: Path) -> Path:
-    """Where the files of PARENT_COMMIT are."""
+    """Returns where the files of PARENT_COMMIT are."""
     return cache / f"tree-{PARENT_COMMIT}"
 
 
@@ -269,5 +269,5 @@ COUNTED: Final[dict[str, Cue]] = {
 
 
 def packages() -> list[str]:
-    """What npm has to install."""
+    """Returns what npm has to install."""
     return sorted({name for names in _PACKAGES.values() for name in names})

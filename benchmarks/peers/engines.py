@@ -158,7 +158,7 @@ PEERS: Final[dict[str, Callable[[Any], Runners]]] = {
 
 
 def told(result: object) -> int:
-    """How many errors a peer's answer tells of."""
+    """Returns how many errors a peer's answer tells of."""
     if isinstance(result, Decision):
         return len(result.failure.violations) if isinstance(result, Reject) else 0
     return len(result) if isinstance(result, list) else 0

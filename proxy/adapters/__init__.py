@@ -2,7 +2,7 @@
 line.
 
 All adapters are pure: they see a whole request, never a socket. `base.py` defines the interface, `ladder.py` finds the
-conversation of a request. Plugins add adapters of their own (`find_adapter`).
+conversation of a request. Plugins add their own adapters (`find_adapter`).
 """
 
 from __future__ import annotations

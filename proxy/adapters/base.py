@@ -30,7 +30,7 @@ from proxy.core.model.values import (
 
 
 def find_nameless(pointer: Pointer, value: JsonValue) -> tuple[Violation, ...]:
-    """What is wrong with `value` at the place of a tool's name; nothing if it is a name."""
+    """Returns what is wrong with `value` at the place of a tool's name; nothing if it is a name."""
     if isinstance(value, str) and value:
         return ()
     # Not a JSON Pointer, which would be shortened like a file path.
@@ -63,7 +63,7 @@ DEFAULT_LADDER: tuple[ConversationSource, ...] = (
 class CallShape:
     """The places of a call within a route's requests. Exactly one of `tool`, `tool_param` and `tool_pointer` is set.
 
-    `arguments_pointer` is None where the whole body is the arguments. `text_repairs` names the text repairs that the
+    `arguments_pointer` is None if the whole body is the arguments. `text_repairs` names the text repairs that the
     route allows; `text` limits what is read. `operation` is set where path, query, headers and body are the arguments.
     """
 
@@ -80,7 +80,7 @@ class CallShape:
 
     @property
     def looks_into_body(self) -> bool:
-        """Whether the conversation or the id of a call may stand in the body."""
+        """Returns whether the conversation or the id of a call may stand in the body."""
         return self.call_id_pointer is not None or any(source.kind in ("body", "meta") for source in self.ladder)
 
 
@@ -104,7 +104,7 @@ class Adapter(Protocol):
         request: RawRequest | None = None,  # noqa: ARG002 - for protocols that have errors of their own
         detail: Detail = "compact",
     ) -> HttpReply:
-        """A failure as this protocol's clients read it: in the route's envelope, where it has no errors of its own
+        """A failure as this protocol's clients read it: in the route's envelope, if it has no errors of its own
         (`envelope` is a format name or 'auto', docs/contract.md). `accept` is the request's Accept header, `request`
         the request as far as it was read; `detail` says how much the part for machines holds."""
         return render_failure(result, envelope, error_status, accept, detail)

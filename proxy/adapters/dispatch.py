@@ -153,7 +153,7 @@ def _find_at(value: JsonValue, path: Pointer) -> JsonValue:
 
 
 def _names(body: bytes, shape: CallShape, tool: str) -> bool:
-    """Whether the body already names `tool`."""
+    """Returns whether the body already names `tool`."""
     if shape.tool_pointer is None:
         return True
     start, end = find_span(body, shape.tool_pointer)

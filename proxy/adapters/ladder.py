@@ -58,7 +58,7 @@ _LAST_RESORT: Final = ConversationSource("address")
 def find_conversation(
     request: RawRequest, ladder: tuple[ConversationSource, ...], body: JsonValue = ABSENT
 ) -> Conversation:
-    """The conversation of a request. `body` is its parsed body, `ABSENT` where it could not be read.
+    """The conversation of a request. `body` is its parsed body, `ABSENT` if it could not be read.
 
     A trace may be new with every request, so the conversation by the rungs below is kept beside it (`otherwise`).
     """

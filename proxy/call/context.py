@@ -86,7 +86,7 @@ class CallContext:
 
     @property
     def counted_by(self) -> ToolPolicy | UnknownTool:
-        """What its failures are counted by."""
+        """Returns what its failures are counted by."""
         return self.call_route.unknown if self.policy is None else self.policy
 
     @property
@@ -98,12 +98,12 @@ class CallContext:
 
     @property
     def counts_tool_errors(self) -> bool:
-        """Whether the tool's own errors are remembered: not for a conversation without an id."""
+        """Returns whether the tool's own errors are remembered: not for a conversation without an id."""
         return self.policy is not None and self.came.conversation.rung is not _ADDRESS
 
     def has_failed_before(self) -> bool:
-        """Whether earlier failures may matter to the call: `recall_failures` need not be awaited where this is False.
-        With a store in memory it is False in every conversation that has not failed with this tool."""
+        """Returns whether earlier failures may matter to the call: `recall_failures` need not be awaited where this is
+        False. With a store in memory it is False in every conversation that has not failed with this tool."""
         store, counts = self.services.store, self.policy is not None and self.came.conversation.rung is not _ADDRESS
         return store.is_known(self.key) or (counts and store.is_known(self.key + refusals.TOOL_ERRORS))
 
@@ -123,7 +123,7 @@ class ApprovedCall:
 class PendingFailure:
     """Why a call got no answer from its tool. `outcome` is the `CallRecord`'s word for it, `repairs` are those made
     before it failed. `answered` is the tool's answer and the call that it answers, where a success complains of its
-    arguments: it goes on unchanged unless a correction finds a better call."""
+    arguments: it is forwarded unchanged unless a correction finds a better call."""
 
     failure: Failure
     outcome: str

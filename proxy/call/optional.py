@@ -67,8 +67,8 @@ async def deliver_by_hooks(
 
 
 async def tell_outcome(hooks: Hooks, context: CallContext, run: Callable[[CallContext], Awaitable[Outcome]]) -> Outcome:
-    """Lets the call run, and tells hooks what became of it; None if its client has gone. One that goes meanwhile leaves
-    no answer open. Hooks are code of somebody else's, so they run in a task."""
+    """Lets the call run, and tells hooks what became of it; None if its client has gone. One that goes in the meantime
+    leaves no answer open. Hooks are code of somebody else's, so they run in a task."""
     await IN_TASK
     outcome: Outcome | None = None
     try:
@@ -172,7 +172,7 @@ async def send_within_limits(context: CallContext, approved: ApprovedCall, send:
 
 # --- correction (layers 3 and 4) --------------------------------------------------------------------------------------
 def may_correct(context: CallContext) -> bool:
-    """Whether a corrector may be asked for a better call."""
+    """Returns whether a corrector may be asked for a better call."""
     policy, corrector = context.policy, context.services.corrector
     is_on = corrector is not None and policy is not None and corrector.is_on(policy)
     return is_on and not context.report_only
@@ -183,8 +183,8 @@ async def correct_call(
     pending: PendingFailure,
     attempt: Callable[[CallContext], Awaitable[Delivered | PendingFailure]],
 ) -> Delivered | PendingFailure:
-    """Returns the outcome of a corrected call, or the original failure; another failure only where a corrected call may
-    have run. A corrected call goes the way of every other (`attempt`). Where none succeeds, the record keeps only which
+    """Returns the outcome of a corrected call, or the original failure; another failure only if a corrected call may
+    have run. A corrected call goes the way of every other (`attempt`). If none succeeds, the record keeps only which
     questions were asked."""
     corrector, policy, record = context.services.corrector, context.policy, context.record
     if corrector is None or policy is None or not may_correct(context) or policy.container is not None:
@@ -211,7 +211,7 @@ async def correct_call(
     failed = FailedCall(context.call, pending.failure, policy, context.call_route, record)
     found = await corrector.correct(failed, try_call)
     waited = context.services.clock.now() - started - (notes.seconds - hooks_before)
-    if found is not None:  # the time that the tool took stands in the record by itself
+    if found is not None:  # the time that the tool took is in the record by itself
         waited -= record.upstream_seconds - before.upstream_seconds
     if found is None:
         notes.answered_by = answered_by  # what a hook answered in the place of a corrected call has reached nobody

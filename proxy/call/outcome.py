@@ -62,7 +62,7 @@ async def recall_failures(context: CallContext) -> CallContext | ToolResult:
 
 
 async def _recall_tool_errors(context: CallContext) -> ToolResult | None:
-    """The answer in place of a call whose tool has refused or failed too often. Only where this process has counted an
+    """The answer in place of a call whose tool has refused or failed too often. Only if this process has counted an
     error of the tool is there anything to ask the store."""
     store, policy, errors = context.services.store, context.counted_by, context.key + refusals.TOOL_ERRORS
     if await store.count_taken(errors, enough=0) == 0:
@@ -179,9 +179,9 @@ async def count_expansion(context: CallContext, failure: Failure) -> None:
 def check_answer(
     context: CallContext, promised: AnswerPolicy, reply: UpstreamReply, *, own: bool = True
 ) -> Failure | None:
-    """Why a successful answer is not handed on, by what the tool has `promised`; None where it is. The model is not to
-    blame, so it costs no attempt. An answer that is a hook's, not the tool's `own`, is never handed on
-    broken, whatever the operator says of the tool's."""
+    """Returns why a successful answer is not handed on, by what the tool has `promised`; None if it is. The model is
+    not to blame, so it costs no attempt. An answer that is a hook's, not the tool's `own`, is never handed on broken,
+    whatever the operator says of the tool's."""
     broken = find_broken_answer(reply, promised)
     if broken and (not own or (promised.enforce and not context.report_only)):
         record_answer(context.record, "refused", broken)

@@ -1,6 +1,6 @@
 """ONE CALL, IN ORDER: from the decoded call to its outcome. Names no protocol and no library.
 
-`run_call` is the table of contents; the stages stand below it in the order in which they run, the longer ones in files
+`run_call` is the table of contents; the stages are below it in the order in which they run, the longer ones in files
 of their own. The pure core decides everything; this room asks the store, sends, and notes in the `CallRecord` what
 happened (`context.py`).
 """
@@ -132,7 +132,7 @@ async def send_call(context: CallContext, approved: ApprovedCall) -> Delivered |
         for each in list_filters(context, tool):
             request = each.prepare(request, context.call_route)
     record = context.record
-    # A corrected call goes on where the first one ended.
+    # A corrected call continues where the first one ended.
     sends = Sends(tuple(record.resends), record.resend_denied, earlier=record.sent)
     record_sends(record, request.upstream, sends)
     try:
@@ -155,7 +155,7 @@ async def send_call(context: CallContext, approved: ApprovedCall) -> Delivered |
 async def _end_failed_send(
     context: CallContext, approved: ApprovedCall, failed: FailedSend, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
-    """What becomes of a call that its tool did not serve."""
+    """Returns what becomes of a call that its tool did not serve."""
     if failed.reply is None:
         return PendingFailure(failed.failure, "upstream_error", approved.repairs)
     if context.report_only:  # the tool's own error arrives

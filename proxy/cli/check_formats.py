@@ -36,7 +36,7 @@ class CheckReport:
     """What was found about the config at `path`.
 
     `mistakes` make the config unusable. `served` is what it serves, as `schemas/verbs/check.schema.json` has it, and
-    None for an unusable config. `differences`: where the two judges differ; None where the second was not asked.
+    None for an unusable config. `differences`: where the two judges differ; None if the second was not asked.
     `sources`: the lines about each imported source, and whether it has changed. `problem`: why one of the two could not
     be asked.
     """

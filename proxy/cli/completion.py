@@ -8,7 +8,7 @@ from typing import Any, Final
 
 EXIT_NO_LIBRARY: Final = 2
 SHELLS: Final = ("bash", "zsh", "fish")
-# Words in help texts that stand for a file or a folder, whose names a shell completes itself.
+# Words in help texts that mean a file or a folder, whose names a shell completes itself.
 _FILES: Final = ("FILE", "CONFIG")
 _FOLDERS: Final = ("FOLDER",)
 

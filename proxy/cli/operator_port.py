@@ -33,7 +33,7 @@ def add_operator_arguments(verb: argparse.ArgumentParser) -> None:
 
 class OperatorPort:
     """A client of one operator's port. `token_file`, `token` or the variable TOKEN_VARIABLE holds the token; raises
-    OSError or ValueError where the file cannot be read."""
+    OSError or ValueError if the file cannot be read."""
 
     def __init__(self, address: str, token_file: str | None, token: str = "") -> None:
         token = token if not token_file else Path(token_file).read_text(encoding="utf-8").strip()

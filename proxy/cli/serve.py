@@ -302,7 +302,7 @@ def queue_signals() -> asyncio.Queue[signal.Signals]:
 
 
 def is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
-    """Whether SIGTERM has arrived already: a proxy that is ended while it starts has no calls to drain."""
+    """Returns whether SIGTERM has arrived already: a proxy that is ended while it starts has no calls to drain."""
     queued = [signals.get_nowait() for _ in range(signals.qsize())]
     for number in queued:
         signals.put_nowait(number)
@@ -334,7 +334,7 @@ async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]
 
 # --- the operator's port of a proxy without a config of the user's ----------------------------------------------------
 # Without one, `serve` and `demo` add an operator's port at a free port, so that several such processes can run side by
-# side. Its token stands in the fragment of the console's link, which no browser sends anywhere; the page takes it out
+# side. Its token is in the fragment of the console's link, which no browser sends anywhere; the page takes it out
 # of the address at once.
 _TOKEN_BYTES: Final = 24
 

@@ -27,7 +27,7 @@ Finding = tuple[Pointer, str, str]
 # Yields what contradicts itself among a route's keys.
 Check = Callable[[Context, "WrittenRoute"], Iterator[Finding]]
 
-# What a route takes whose requests a plugin relays.
+# The keys of a route whose requests a plugin relays.
 _RELAYED_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _OPERATION_METHODS: Final = (*_CALL_METHODS, "GET", "HEAD")

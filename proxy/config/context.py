@@ -40,7 +40,7 @@ class Context:
         self.mistakes.append(self.source.mistake(path, self.where(path), message, hint, key=key))
 
     def may_lack(self, path: Path) -> bool:
-        """Whether a missing file is accepted: with `config_only`, one outside the config's folder."""
+        """Returns whether a missing file is accepted: with `config_only`, one outside the config's folder."""
         inside = Path(os.path.normpath(path.absolute())).is_relative_to(self.folder.absolute())
         return self.config_only and not inside and not path.exists()
 

@@ -51,7 +51,7 @@ _FOREIGN_TEMPLATE: Final = re.compile(r"(?::|\*\*?|<(?:\w+:)?)(?P<name>[^:>]*)>?
 class Loaded:
     """A valid config, every file it was made of (the config file first), and a hash over their contents.
 
-    `seen` has the hash of each file ('' where it could not be read), to find out later whether it has changed.
+    `seen` has the hash of each file ('' if it could not be read), to find out later whether it has changed.
     `files_digest` is a hash over the files in the config's folder, without `secret_files`: those of `${file:...}` and
     private keys.
     """
@@ -67,7 +67,7 @@ class Loaded:
 def load(path: Path | str, environ: Mapping[str, str], *, config_only: bool = False) -> Loaded:
     """Reads a config file.
 
-    Takes the path (YAML, or JSON where it ends in .json) and the environment in which `${NAME}` is looked up. Raises
+    Takes the path (YAML, or JSON if it ends in .json) and the environment in which `${NAME}` is looked up. Raises
     ConfigError with every mistake, each with its line and column. With `config_only` secrets, variables and files
     outside the config's folder may be missing; such a config can be checked, but must not be served.
     """
@@ -175,7 +175,7 @@ def _check_workers(context: Context, config: Config) -> None:
 
 
 def find_unshared(config: Config) -> tuple[str, str] | None:
-    """(message, hint) where several workers would count in memory, each for itself; None where they need not share
+    """(message, hint) where several workers would count in memory, each for itself; None if they need not share
     counts.
 
     The calls of a conversation reach any worker, so all must know its attempts, caps and expanded containers.
@@ -195,7 +195,7 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
 
 
 def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntry, ...]) -> Iterator[str]:
-    """What is worth knowing of the config and no mistake."""
+    """Yields what is worth knowing of the config and no mistake."""
     unused = (name for name in context.names("upstreams") if name not in context.used_upstreams)
     yield from (f"upstream {name!r} is used by no route" for name in unused)
     uncalled = (name for name in catalogue.names if name not in catalogue.used)

@@ -44,8 +44,8 @@ class Mistake:
 class ConfigError(Exception):
     """An unusable config. `mistakes` holds all of them, in the order of the files.
 
-    `seen` has the hash of each file that was read ('' where it could not be): a reload waits until one of them changes.
-    `hooks` are the config's hooks, which may have errors of their own.
+    `seen` has the hash of each file that was read ('' if it could not be): a reload waits until one of them changes.
+    `hooks` are the config's hooks, which may have their own errors.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ def suggest_remark(written: str, known: Iterable[str]) -> str:
 
 
 def explain_rule(name: str, otherwise: str, unknown: str) -> tuple[str, str]:
-    """What is wrong with a name that no repair rule has, and the remedy. `otherwise` is the message about a name that
-    no earlier version had, `unknown` its remedy if no rule has a similar name."""
+    """Returns what is wrong with a name that no repair rule has, and the remedy. `otherwise` is the message about a
+    name that no earlier version had, `unknown` its remedy if no rule has a similar name."""
     from proxy.core.rules.rules import REMOVED, RULES  # as in `suggest_word`
 
     if name not in REMOVED:
@@ -94,7 +94,7 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def split_url(url: str) -> SplitResult:
-    """A URL in its parts. One that cannot be read, such as `http://[`, has none: it is told as one without a host."""
+    """A URL in its parts. One that cannot be read, such as `http://[`, has none: it counts as one without a host."""
     try:
         return urlsplit(url)
     except ValueError:

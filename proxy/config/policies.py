@@ -139,7 +139,7 @@ def _read_resend(written: Written) -> ResendPolicy:
 
 
 def make_repair_policy(policy: Policy, *, listed: bool = False) -> RepairPolicy:
-    """What a policy says of repairs. `listed`: the tool is listed by its server."""
+    """Returns what a policy says of repairs. `listed`: the tool is listed by its server."""
     settings = policy.repair
     return RepairPolicy.of(
         settings.level,

@@ -30,7 +30,7 @@ class RouteKindReader(Protocol):
     """Reads what a route of a plugin's protocol says beyond the keys of every route."""
 
     def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> ListedRoute:
-        """What the route does with its tools; `read_tools` reads those of the catalogue that it names."""
+        """Returns what the route does with its tools; `read_tools` reads those of the catalogue that it names."""
 
     def name_tools(self, route: WrittenRoute, known: tuple[str, ...]) -> Iterator[tuple[str, Pointer]]:
         """The tools of the catalogue that the route names, each with the place of its name."""
@@ -54,7 +54,7 @@ class Routes:
         self._catalogue = catalogue
         self._upstreams = context.names("upstreams")
         self.kinds: dict[str, RouteKindReader] = {}
-        """What reads the routes of a plugin's protocol, which is imported for the first of them."""
+        """Reads the routes of a plugin's protocol, which is imported for the first of them."""
         self.left_out: tuple[LeftOutEntry, ...] = ()
 
     def read(self) -> tuple[RouteEntry, ...]:
@@ -137,7 +137,7 @@ class Routes:
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
 
     def _read_listed(self, route: WrittenRoute) -> ListedRoute | None:
-        """What a route of a plugin's protocol does with its tools; None for other routes."""
+        """Returns what a route of a plugin's protocol does with its tools; None for other routes."""
         plugin = find_protocol(route.protocol)
         if plugin is None:
             return None
@@ -148,7 +148,7 @@ class Routes:
         return listed
 
     def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
-        """What a plugin does with the requests of a relayed route; None for other routes."""
+        """Returns what a plugin does with the requests of a relayed route; None for other routes."""
         if route.relay is None:
             return None
         return RelayedBy(route.relay_key, route.relay.read_relay(self._context, route))
@@ -156,7 +156,7 @@ class Routes:
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
     ) -> tuple[ChannelJudge | None, QueryPolicy]:
-        """What the route judges besides the body. Only a route that calls one tool can declare parameters."""
+        """Returns what the route judges besides the body. Only a route that calls one tool can declare parameters."""
         if any(tool.request is not None for tool in tools.values()):
             if "parameters" in route.entry:
                 hint = "say it under `tools: {NAME: {request: ...}}`"
@@ -179,7 +179,7 @@ class Routes:
         return None, chosen or QueryPolicy.FORWARD
 
     def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestForm | None:
-        """The request of the route's operation; None where it has none. Reports path parameters that the route's path
+        """The request of the route's operation; None if it has none. Reports path parameters that the route's path
         does not have."""
         if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
             return None
@@ -300,7 +300,7 @@ def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
 
 
 def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
-    """Where the call stands in the request."""
+    """Returns where the call stands in the request."""
     allowed = [make_repair_policy(tool.policy).rules for tool in tools.values()]
     if route.is_listed:
         allowed = [make_repair_policy(policy).rules]

@@ -119,7 +119,7 @@ class ToolReader:
         return merge_layers(self.defaults, tool, name_scope(route, f"route {named}"))
 
     def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestForm | None:
-        """How the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""
+        """Returns how the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""
         written = self.entry(name).get("request")
         if written is None:
             return self.schemas.request(schema, self.place(path, "schema"), provided)
@@ -146,7 +146,7 @@ class ToolReader:
         return self.schemas.load(made, self.place(path, "schema"), formats=formats, provided=provided)
 
     def place(self, path: Pointer, key: str) -> SchemaPlace:
-        """Where a schema of an entry is written."""
+        """Returns where a schema of an entry is written."""
         return SchemaPlace(self.context.source, (*path, key), self.context.where(path))
 
     def container(self, name: str, holder: Pointer, value: JsonValue) -> Container | None:
@@ -179,7 +179,7 @@ def show_schema(schema: ToolSchema) -> dict[str, JsonValue] | None:
 
 
 def is_tool_defined(entry: Mapping[str, JsonValue]) -> bool:
-    """Whether an entry has a schema or a container, or switches validation off."""
+    """Returns whether an entry has a schema or a container, or switches validation off."""
     return "schema" in entry or "container" in entry or not read_switch(entry.get("validation", True))
 
 

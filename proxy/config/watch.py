@@ -1,7 +1,7 @@
 """Finds out whether the files of a config have changed, and reads them while they may be changing.
 
 No file events are used, because NFS and bind mounts send none. Contents are hashed and compared instead, every
-`reload.interval` (2 s by default). Each reading follows the path anew: kubelet replaces the folder behind a symbolic
+`reload.interval` (2 s by default). Each reading follows the path again: kubelet replaces the folder behind a symbolic
 link (`..data`) and removes the old one, and editors rename files. A mount can hide changes; `find_warnings` reports
 such files at the start.
 """
@@ -40,7 +40,7 @@ def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] =
     """Like `load`, but never a mixture of two versions: reads again when a file, or a link on the way to one of the
     `known` files, has changed during the reading.
 
-    Raises ConfigError, also where the files keep changing.
+    Raises ConfigError, also if the files keep changing.
     """
     paths = (path, *known)
     for _ in range(READINGS):
@@ -57,7 +57,7 @@ def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] =
 
 
 def find_mounts(paths: Iterable[Path], mountinfo: str) -> list[Path]:
-    """The files that are mounts of their own (a `subPath` volume, a bind mount of one file).
+    """The files that are their own mounts (a `subPath` volume, a bind mount of one file).
 
     Such a mount keeps its first file: an update of a ConfigMap replaces the folder, an editor replaces the file by
     renaming, and neither is visible through the mount (kubernetes.io, "mounted ConfigMaps are updated automatically").

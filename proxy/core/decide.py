@@ -239,7 +239,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
         document.text.find(b"<") >= 0 or document.text.find(b"\\u003") >= 0
     )
     found: tuple[Violation, ...] = ()
-    # An accepted value has no finding where no key is unknown or deprecated.
+    # An accepted value has no finding if no key is unknown or deprecated.
     is_open = policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
     if leaks or not is_open or not repaired.accepted:
         found = _list_findings(check, repaired, policy, leaks=leaks)
@@ -256,7 +256,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
 
 
 def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
-    """Whether the schema alone decides what becomes of a value, and accepts it."""
+    """Returns whether the schema alone decides what becomes of a value, and accepts it."""
     return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
 
 

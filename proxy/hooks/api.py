@@ -17,7 +17,7 @@ from proxy.core.model.values import Headers, JsonProblem, JsonValue
 class Call:
     """A call as the client made it, or as hooks before this one changed it.
 
-    `conversation` is a hash that identifies its conversation, `token` the name of its bearer token ('' where the route
+    `conversation` is a hash that identifies its conversation, `token` the name of its bearer token ('' if the route
     requires none), `headers` the client's own with names in lower case, `body` the JSON of the arguments as bytes.
     """
 
@@ -37,7 +37,7 @@ class Call:
 
     @property
     def arguments(self) -> JsonValue:
-        """The arguments as a fresh copy; None where the text is not JSON. Numbers with a fraction or an exponent are
+        """The arguments as a fresh copy; None if the text is not JSON. Numbers with a fraction or an exponent are
         floats, or `jiter.LosslessFloat`s where a float would be written with other digits; `float(number)` converts
         those for calculating."""
         value = parse(self.body)
@@ -88,7 +88,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about a call. `code` is '' for a call that goes on; on a report-only route it says why the call
+    """The decision about a call. `code` is '' for a call that continues; on a report-only route it says why the call
     would have been refused. `repairs` holds (rule, JSON Pointer)."""
 
     forwarded: bool
@@ -110,7 +110,7 @@ class Outgoing:
 @dataclass(frozen=True, slots=True)
 class Result:
     """What the tool answered, as a copy: `status`, `headers` with names in lower case, and `body`, its bytes without
-    their content coding. `whole` is False where the body is a stream or longer than 1 MiB: then `body` is empty."""
+    their content coding. `whole` is False if the body is a stream or longer than 1 MiB: then `body` is empty."""
 
     status: int
     headers: Headers = field(repr=False)
@@ -132,7 +132,7 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What became of a call: `outcome` as in the log (delivered, repaired, refused, answered, tool_error,
-    upstream_error, client_gone), the HTTP status (0 where nobody was left to answer), the error code or '', which
+    upstream_error, client_gone), the HTTP status (0 if nobody was left to answer), the error code or '', which
     attempt it was of how many (0 where none counted), how long it took in seconds, and for an escalation the history:
     one line for each attempt, without values."""
 

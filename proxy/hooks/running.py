@@ -1,9 +1,9 @@
 """The chain of hooks: runs them one after the other in the config's order, and confines the failures of each.
 
 A hook fails when it exceeds its time, raises, or gives a value that the point does not accept. Its policy then decides:
-`ignore` goes on as if the hook had given nothing, `refuse` ends the call (HOOK_FAILED) unless the tool has already run.
-Each hook runs in its own task, so that it can neither cancel a call nor hold one up by refusing to be cancelled. Code
-that never awaits cannot be interrupted.
+`ignore` is forwarded as if the hook had given nothing, `refuse` ends the call (HOOK_FAILED) unless the tool has already
+run. Each hook runs in its own task, so that it can neither cancel a call nor hold one up by refusing to be cancelled.
+Code that never awaits cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LoadedHook:
     strict: bool
 
     def listens(self, point: str) -> bool:
-        """Whether the hook overrides a point."""
+        """Returns whether the hook overrides a point."""
         return getattr(type(self.hook), point) is not getattr(Hook, point)
 
 
@@ -243,8 +243,8 @@ class CallHooks:
         )  # fmt: skip
 
     async def _ask(self, hook: LoadedHook, point: str, *shown: object, read: Read | None = None) -> Any:
-        """What `read` makes of a hook's answer, FAILED where it is a text (the reason why the answer is not acceptable)
-        or none came in time; None where the hook says nothing, or changes nothing at this point."""
+        """Returns what `read` makes of a hook's answer, FAILED if it is a text (the reason why the answer is not
+        acceptable) or none came in time; None if the hook says nothing, or changes nothing at this point."""
         now = self._chain.now
         started = now()
         task = asyncio.ensure_future(_await_quietly(getattr(hook.hook, point)(*shown)))

@@ -90,7 +90,7 @@ class OffloadPool:
 
     @property
     def children(self) -> int:
-        """How many child processes there are now."""
+        """Returns how many child processes there are now."""
         return len(self._children)
 
     async def run(

@@ -119,7 +119,7 @@ def _build_shape(entry: RouteEntry, operations: Mapping[str, OperationRule]) -> 
 
 
 def _build_brought(policy: Policy) -> BroughtTools:
-    """How calls of the tools are judged that the requests of a relayed route bring along."""
+    """Returns how calls of the tools are judged that the requests of a relayed route bring along."""
     return BroughtTools(_build_policy(ToolConfig("", "", None, None, policy, {}), None), policy.formats)
 
 
@@ -159,7 +159,7 @@ def _asks_caller(policy: Policy) -> bool:
 
 
 def _withholds(entry: RouteEntry, config: Config) -> bool:
-    """Whether some operation of a plain route may not be called, because it is not defined as approved."""
+    """Returns whether some operation of a plain route may not be called, because it is not defined as approved."""
     pinned = find_pinned(config, entry.name)
     return pinned is not None and pinned.changed != "warn" and bool(pinned.unpinned)
 
@@ -182,7 +182,7 @@ def _build_policy(
     values = list_policy_values(policy) | {
         "feedback": feedback,
         "attempts": _choose_attempts(policy, kind),
-        "wrap_success": policy.wrap_success and entry is not None,  # an answer of MCP has a form of its own
+        "wrap_success": policy.wrap_success and entry is not None,  # an answer of MCP has its own form
     }
     return ToolPolicy(
         tool=tool.name,

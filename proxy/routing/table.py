@@ -48,12 +48,12 @@ class Route:
     `passthrough` relays everything. `mode` and `unknown` are for calls whose tool is unknown. `upstream_path` may hold
     `{tool}` and the route's own path parameters. `learn` is set where the upstream lists its tools itself.
     `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
-    `operations`: how calls of a tool stand in HTTP requests, where they are more than a body. `key` is
+    `operations`: how calls of a tool are in HTTP requests, where they are more than a body. `key` is
     unique; several routes may share a name, which is their path, and differ in their methods.
     `asks_caller`: the services' `access` admits its requests; `keeps_token`: a token that came does not go on.
     `relayed_by`: the extension that answers a route of kind `passthrough`, which then takes every path below its own;
     `brought` holds for the tools that its requests bring along.
-    `rewrites_resource`: the path whose URL stands for the server's own in OAuth, '' for none. `describes_server`: as in
+    `rewrites_resource`: the path whose URL means the server's own in OAuth, '' for none. `describes_server`: as in
     `RouteEntry`. `is_from_root`: the path of the upstream's URL does not go before `upstream_path`.
     """
 
@@ -102,7 +102,7 @@ class Route:
 
     @property
     def forwards_unjudged_query(self) -> bool:
-        """Whether the route judges calls and forwards their query unjudged."""
+        """Returns whether the route judges calls and forwards their query unjudged."""
         return self.kind == "call" and self.query_policy is QueryPolicy.FORWARD
 
     def timeout_for(self, tool: str) -> float:
@@ -307,7 +307,7 @@ class DryTarget:
 
 def find_dry_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | MethodNotAllowed | None:
     """Finds the route with this name or path, otherwise the route that takes a request for this target. `method` may be
-    '' where the path has only one, or takes POST."""
+    '' if the path has only one, or takes POST."""
     for route in table.routes:
         if wanted in (route.key, route.name, route.path) and (not method or method in route.methods):
             return DryTarget(route, method or _choose_likeliest(tuple(sorted(route.methods))), route.path)

@@ -7,7 +7,7 @@ listener.py, connection.py, http/   aiohttp's low-level server, and what this pr
 bound_route.py                      how the requests of one route go out
 listed_routes.py                    routes that a plugin answers
 admin/                              the operator's port
-workers/                            several processes behind one port, loaded where there are several
+workers/                            several processes behind one port, loaded if there are several
 reload.py                           takes over a changed config
 """
 

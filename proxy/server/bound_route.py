@@ -125,7 +125,7 @@ class RouteBinding:
 
 def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
     """A client's headers as they go on to the upstream: without `dropped`, `X-Forwarded-*`, `X-Original-*` and what
-    `Connection` names, with `own`, in which those stand that are believed."""
+    `Connection` names, with `own`, in which those are that are believed."""
     if (
         isinstance(headers, Fields)
         and (names := headers.names) is not NO_NAMES
@@ -144,8 +144,8 @@ def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers
 
 
 def _may_cross(name: str, dropped: frozenset[str]) -> bool:
-    """Whether a field goes on. Servers behind CGI-like interfaces read `X_Forwarded_For` as `X-Forwarded-For`; so such
-    a spelling is dropped too."""
+    """Returns whether a field continues. Servers behind CGI-like interfaces read `X_Forwarded_For` as
+    `X-Forwarded-For`; so such a spelling is dropped too."""
     plain = name.replace("_", "-")
     return not (name in dropped or plain in dropped or plain.startswith(CLIENT_PREFIXES))
 
@@ -195,8 +195,8 @@ class RouteRequest:
         return find_text(self.raw, sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
-        """Whether a call of an unknown tool goes on: on a report-only route, unless its name has to make a path of the
-        upstream and cannot."""
+        """Returns whether a call of an unknown tool continues: on a report-only route, unless its name has to make a
+        path of the upstream and cannot."""
         route = self.binding.route
         named = tool not in ("", ".", "..") or "{tool}" not in route.upstream_path
         return route.mode is Mode.REPORT and route.kind == "call" and named
@@ -226,7 +226,7 @@ class RouteRequest:
         return None
 
     def operation_request(self, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:
-        """What is sent for a call whose arguments stand all over an HTTP request."""
+        """Returns what is sent for a call whose arguments stand all over an HTTP request."""
         binding, route, raw = self.binding, self.binding.route, self.raw
         if operation.by_name:
             written = operation.write(checked.value)

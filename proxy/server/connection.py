@@ -114,11 +114,11 @@ class Connection(ReadingConnection):
         super().connection_lost(exc)
 
     def expects_request(self) -> bool:
-        """Whether the client has just connected, or is in the middle of a head."""
+        """Returns whether the client has just connected, or is in the middle of a head."""
         return not self.has_parsed or (self.state is _IDLE and self.head_since is not None)
 
     def is_occupied(self) -> bool:
-        """Whether a request is under way, queued, or unread in the kernel's buffer."""
+        """Returns whether a request is under way, queued, or unread in the kernel's buffer."""
         if self.request is not None or self.queued or self.held is not None or self.rest:
             return True
         return self.state in (_IDLE, _LAST) and self.link is not None and poll_link(self.link, _UNREAD)

@@ -168,17 +168,17 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """Where the proxy listens, such as http://127.0.0.1:8080."""
+        """Returns where the proxy listens, such as http://127.0.0.1:8080."""
         return self.ports[0].url
 
     @property
     def admin_url(self) -> str | None:
-        """Where the admin port listens, or None without one."""
+        """Returns where the admin port listens, or None without one."""
         return self.operator_ports[0].url if self.operator_ports else None
 
     @property
     def probes_url(self) -> str | None:
-        """Where the probes' port listens, or None without one."""
+        """Returns where the probes' port listens, or None without one."""
         return self.operator_ports[1].url if len(self.operator_ports) > 1 else None
 
     async def drain(self, seconds: float | None = None, *, until_quiet: bool = False) -> None:

@@ -225,7 +225,7 @@ async def open_port(
 ) -> Port:
     """Listens at an address; port 0 takes any free one. `shared`: other processes listen there too (SO_REUSEPORT).
     `mode`: the permissions of a unix socket, None for what the umask leaves. `key`: where the config says the address.
-    `held`: a socket that listens already; it is closed where it is not at this address.
+    `held`: a socket that listens already; it is closed if it is not at this address.
 
     Raises ListenError.
     """
@@ -294,7 +294,7 @@ def make_server_context(tls: ServerTls) -> ssl.SSLContext:
     """A context for a listening port. Raises OSError or ssl.SSLError where a file cannot be used."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION  # of TLS 1.2: a client could have keys made anew without end
+    context.options |= ssl.OP_NO_RENEGOTIATION  # of TLS 1.2: a client could have keys made again without end
     context.set_alpn_protocols(["http/1.1"])  # a client that speaks HTTP/2 too must not choose it
     renew(context, tls)
     if tls.client_ca:

@@ -2,7 +2,7 @@
 
     Reloader.watch      looks at the files every `reload.interval`
       Reloader.reload   also on SIGHUP and POST /-/reload
-        load_settled, build_routes     the whole new config, compiled in a thread; the event loop goes on
+        load_settled, build_routes     the whole new config, compiled in a thread; the event loop continues
         with_running                   sections that need a restart stay as they run, and are reported
         adopt                          one reference is exchanged; requests under way keep what they began with
 
@@ -48,7 +48,7 @@ _LIVE: Final = frozenset(
         "written",
     }
 )
-# How the file calls a field, where it has another name there.
+# How the file calls a field, if it has another name there.
 _SECTIONS: Final = {"trusted": "forwarded"}
 
 
@@ -93,7 +93,7 @@ class Reloaded:
 class Reloader:
     """Keeps the served config equal to the files. `adopt` serves a config from the moment it is called.
 
-    `served` is what is served, `mistakes` what stands against the files as they are now.
+    `served` is what is served, `mistakes` what is against the files as they are now.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Reloader:
 
 def find_changes(before: Config, after: Config) -> tuple[str, ...]:
     """The keys of the file in which two configs differ: sections, and below `tools` and `upstreams` each entry; files
-    that a tool's schema stands in have the tool's name."""
+    that a tool's schema is in have the tool's name."""
     old, new = (one.written if isinstance(one.written, dict) else {} for one in (before, after))
     found: list[str] = []
     for section in dict.fromkeys((*old, *new)):

@@ -138,9 +138,9 @@ class RequestCycle(Driver[StreamResponse]):
     head is refused. Once its route may be used, `call_route` is the request on it, and `whole` says that it has the
     body.
 
-    `drive` begins it while its connection reads (`client`), and `resume` goes on with it in the connection's task from
-    the first wait on. Nothing that it holds leads back to it once it has ended: a circle for each call would be left to
-    the collector."""
+    `drive` begins it while its connection reads (`client`), and `resume` continues with it in the connection's task
+    from the first wait on. Nothing that it holds leads back to it once it has ended: a circle for each call would be
+    left to the collector."""
 
     __slots__ = (
         "_client", "_ended", "_task", "binding", "call_route", "fault", "fields", "handler", "head", "record",
@@ -179,7 +179,7 @@ class RequestCycle(Driver[StreamResponse]):
         return self.fields.get("accept") or ""
 
     def find_end(self) -> asyncio.Future[Any]:
-        """What is done when the request is over."""
+        """Returns what is done when the request is over."""
         if self._task is not None:
             return self._task
         if self._ended is None:

@@ -24,7 +24,7 @@ class BegunRequest(Protocol):
 
     @property
     def needs_task(self) -> bool:
-        """Whether it cannot go on without a task."""
+        """Returns whether it cannot go on without a task."""
 
     def resume(self, request: web.BaseRequest) -> Awaitable[StreamResponse]:
         """The response to the request, which goes on in a task."""

@@ -68,7 +68,7 @@ class MemoryStore:
         self._rates = RateTable(clock, max_keys)
 
     def is_known(self, key: str) -> bool:
-        """Whether the key has an episode or a count, which may have expired."""
+        """Returns whether the key has an episode or a count, which may have expired."""
         return key in self._episodes.entries or key in self._used.entries
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
@@ -133,7 +133,7 @@ def take(arrivals: Sequence[int | None], rates: Sequence[Rate], now: int) -> lis
     """The arrival times after one more call at the time `now`, or why it may not be made: all rates have to allow it.
 
     A time further ahead than a burst can have moved it is from before the clock jumped back, or of another config: the
-    key begins anew."""
+    key begins again."""
     after: list[int] = []
     worst = RateExceeded(0, 0)
     for index, (arrival, rate) in enumerate(zip(arrivals, rates, strict=True)):

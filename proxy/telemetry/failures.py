@@ -102,7 +102,7 @@ class KeptFailure:
 
 
 def keep_failure(record: CallRecord) -> KeptFailure:
-    """What is kept of a finished call."""
+    """Returns what is kept of a finished call."""
     came = list_errors(record)[:MOST_LISTED]
     sent = record.call.arguments.value if record.call and isinstance(record.call.arguments, Document) else ABSENT
     went = record.checked.value if record.checked is not None else ABSENT
@@ -140,7 +140,7 @@ def list_errors(record: CallRecord) -> list[Violation]:
 
 
 def describe_errors(record: CallRecord) -> Row:
-    """What each error expected and the type of the value sent, as an entry shows them; {} without errors."""
+    """Returns what each error expected and the type of the value sent, as an entry shows them; {} without errors."""
     errors = [_describe_error(each, describe_value(each.value)) for each in list_errors(record)[:MOST_LISTED]]
     return {"errors": errors} if errors else {}
 

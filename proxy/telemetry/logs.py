@@ -102,7 +102,7 @@ class Log:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """How many lines were lost so far, by each of `writer.DROP_REASONS`."""
+        """Returns how many lines were lost so far, by each of `writer.DROP_REASONS`."""
         return {reason: self._writer.dropped[reason] for reason in DROP_REASONS}
 
     def close(self, within: float = _CLOSING) -> None:
@@ -229,13 +229,13 @@ def _choose_headline(record: CallRecord) -> tuple[str, str]:
 
 
 def is_validation_failure(record: CallRecord) -> bool:
-    """Whether a call was refused because it broke its tool's rules, now or when the same call came before."""
+    """Returns whether a call was refused because it broke its tool's rules, now or when the same call came before."""
     is_escalation = record.code == codes.ATTEMPTS_EXHAUSTED.name and not _is_blocked(record)
     return is_escalation or record.code in RAISES_ATTEMPT
 
 
 def _is_blocked(record: CallRecord) -> bool:
-    """Whether a call was not sent because its tool had refused the same one."""
+    """Returns whether a call was not sent because its tool had refused the same one."""
     return record.result is not None and record.result.failure.details.get("blocked") == REFUSED_BY_TOOL
 
 

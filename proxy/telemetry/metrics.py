@@ -1,6 +1,6 @@
 """Prometheus metrics, as `metric_table.py` describes them.
 
-Counts stand in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
+Counts are in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
 scrape (metrics_page.py, which the first scrape loads): a third of the time of its own counters, which lock
 (docs/performance.md). One thread counts each series.
 
@@ -52,7 +52,7 @@ _PASSED: Final = frozenset(code.name for code in (CALL_CAP_EXCEEDED, CALL_RATE_E
 
 _STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
 
-# The most (route, tool) pairs with series of their own among tools that upstreams list.
+# The most (route, tool) pairs with their own series among tools that upstreams list.
 _MOST_LEARNED: Final = 5_000
 # The longest tool name that the MCP specification allows ("Tool Names").
 _LONGEST_LEARNED: Final = 128
@@ -198,11 +198,11 @@ class Metrics:
         self._config.set(1, digest, files_digest)
 
     def knows(self, route: str, tool: str) -> bool:
-        """Whether a tool's name is known, and so may be a label value."""
+        """Returns whether a tool's name is known, and so may be a label value."""
         return (route, tool) in self._known
 
     def learn_tools(self, route: str, tools: Iterable[str]) -> None:
-        """Gives series of their own to tools that a route has learned, up to _MOST_LEARNED in all. A name that is too
+        """Gives their own series to tools that a route has learned, up to _MOST_LEARNED in all. A name that is too
         long or not printable stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
         fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())

@@ -114,7 +114,7 @@ class RecentCalls:
 
     @property
     def size(self) -> int:
-        """How many requests are kept now."""
+        """Returns how many requests are kept now."""
         return len(self._kept)
 
     @property

@@ -64,7 +64,7 @@ class DescriptorSink:
         self._torn = False
 
     def prepare(self) -> bool:
-        """Whether the last write ended within a line."""
+        """Returns whether the last write ended within a line."""
         return self._torn
 
     def write(self, text: bytes) -> int:

@@ -1,7 +1,7 @@
 """Sends checked calls, and relays requests that are not calls.
 
 `http1/` connects to an upstream. `sending.py` sends calls through its guard (circuit breaker, concurrency limit, resend
-budget), and again where that is allowed. `faults.py` lists what can fail, streamed answers included.
+budget), and again if that is allowed. `faults.py` lists what can fail, streamed answers included.
 Every `Upstream` passes tests/contract/test_upstream.py.
 """
 

@@ -1,6 +1,6 @@
 """The ways an upstream can fail, as rows: error code, error type, and whether the tool may have run.
 
-Error types come from RFC 9209 section 2.3; `Proxy-Status` and a metric label show them. `executed` is `no` only where
+Error types come from RFC 9209 section 2.3; `Proxy-Status` and a metric label show them. `executed` is `no` only if
 not one byte of the request reached the network (docs/upstream.md): a timeout proves nothing, and neither does a
 connection that breaks while an answer is awaited. Inside `http1/` a failure travels as `ExchangeError`, which
 `client.py` turns into an `UpstreamFault` at its one border.
@@ -100,7 +100,7 @@ _BY_ERRNO: Final = {
     errno.ENETUNREACH: UNROUTABLE,
 }
 
-# The first row that fits decides, so a subclass stands before its base. `_BY_ERRNO` refines an OSError.
+# The first row that fits decides, so a subclass is before its base. `_BY_ERRNO` refines an OSError.
 _CONNECTING: Final[tuple[tuple[type[Exception], FaultKind], ...]] = (
     (ssl.SSLCertVerificationError, TLS_UNTRUSTED),
     (ssl.SSLError, TLS_FAILED),

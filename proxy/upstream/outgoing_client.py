@@ -5,9 +5,9 @@
 
 aiohttp's client speaks HTTP. All automatic behaviour is switched off: the client keeps no cookies, follows no
 redirects, takes no proxy or password from the environment, and adds no headers but those that frame the message. A body
-stays in its content coding, so that the caller decodes it within a bound of its own.
+stays in its content coding, so that the caller decodes it within its own bound.
 
-Each exchange has a connection of its own. A question to a model takes seconds, a connection milliseconds. A server may
+Each exchange has its own connection. A question to a model takes seconds, a connection milliseconds. A server may
 close an idle connection just when a POST goes out on it, and aiohttp rightly does not send that POST twice.
 
 A checked call never goes out here. Whether it may be sent again depends on whether a byte of it went out, and only the

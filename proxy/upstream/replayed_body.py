@@ -42,7 +42,7 @@ class ReplayedBody:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the body broke off."""
+        """Returns whether the body broke off."""
         return self._broken is not None
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Sends checked calls: through the guard of their upstream, and again where that is allowed (docs/upstream.md).
+"""Sends checked calls: through the guard of their upstream, and again if that is allowed (docs/upstream.md).
 
 `send_with_backoff` is the loop over the sends of one call:
 
@@ -7,8 +7,8 @@
     wait, and send the same bytes again
 
 Every send carries the same payload and the same idempotency key, and all sends share one deadline. `UpstreamGuard`
-stands in front of each upstream with its circuit breaker, concurrency limit and resend budget. A request that it
-refuses was never sent, so its fault says `executed: no` and when to try again. The rules are pure and stand in
+is in front of each upstream with its circuit breaker, concurrency limit and resend budget. A request that it
+refuses was never sent, so its fault says `executed: no` and when to try again. The rules are pure and are in
 `core/tool_errors/backoff.py` and `backoff.py`; this file gives them the clock and waits.
 """
 
@@ -167,7 +167,7 @@ def _classify(answer: Answer, checked: CheckedCall, policy: ToolPolicy | None, c
 
 
 def _find_denial(rules: ResendPolicy, resent: int, left: float, upstream: GuardedUpstream) -> ResendDenied | None:
-    """Why no further resend may happen, or None. The budget comes last, because asking it spends from it."""
+    """Returns why no further resend may happen, or None. The budget comes last, because asking it spends from it."""
     if resent >= rules.max_resends:
         return ResendDenied.MAX
     if left <= 0:

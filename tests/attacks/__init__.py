@@ -1,4 +1,4 @@
-"""Fuzzers against the tree as it stands, each with a seed and a bound: `make attack`.
+"""Fuzzers against the tree as it is, each with a seed and a bound: `make attack`.
 
 An attack makes hostile input from a seed, hands it to the proxy or one of its parts, and holds what comes of it against
 somebody else's reading. It gives what was found, one line each; nothing found is what is wanted.

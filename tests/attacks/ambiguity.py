@@ -1,6 +1,6 @@
 """Real tools' schemas and damaged arguments: is there a second reading of what was repaired that the schema takes too?
 
-Where a repair was made, the value that came is read in other ways (as a number, a truth value, JSON, a list by another
+If a repair was made, the value that came is read in other ways (as a number, a truth value, JSON, a list by another
 separator, a list of one). A reading that says something else and is valid as well is a second meaning: the repair then
 took one of two. A reading that only spells the repaired value otherwise is none.
 """

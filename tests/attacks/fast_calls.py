@@ -102,7 +102,7 @@ async def _attack(seed: int, tries: int) -> Found:
 
 
 async def _compare(usual: Side, fast: Side, steps: list[Step]) -> str:
-    """What differs, three times in a row: on a busy machine something may come sooner or later than usual."""
+    """Returns what differs, three times in a row: on a busy machine something may come sooner or later than usual."""
     seen: list[list[str]] = []
     for _ in range(3):
         seen = [await _play(each, steps) for each in (usual, fast)]
@@ -153,7 +153,7 @@ async def _answer(side: Side, _reader: asyncio.StreamReader, writer: asyncio.Str
 
 
 async def _play(side: Side, steps: list[Step]) -> list[str]:
-    """What clients, tool and log saw of a case."""
+    """Returns what clients, tool and log saw of a case."""
     side.hold.clear()
     lines = len(side.proxy.lines())
     clients = [_Client(), _Client()]

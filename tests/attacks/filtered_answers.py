@@ -114,7 +114,7 @@ def _spell(random: Random, letter: str) -> str:
 
 
 def _read(text: bytes | str) -> Any:
-    """What a model reads: every number by its digits. Raises ValueError for duplicate keys too."""
+    """Returns what a model reads: every number by its digits. Raises ValueError for duplicate keys too."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
@@ -136,13 +136,13 @@ def _hide(value: Any, places: list[tuple[str, ...]], at: tuple[str, ...] = ()) -
 
 
 def _shows(body: bytes) -> bool:
-    """Whether a value that must be masked is readable in a text, however it is escaped."""
+    """Returns whether a value that must be masked is readable in a text, however it is escaped."""
     text = body.decode("utf-8", "replace")
     return MARK in text or MARK in _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
 def _is_beginning(shown: Any, whole: Any) -> bool:
-    """Whether a value is a part of another one that was cut."""
+    """Returns whether a value is a part of another one that was cut."""
     if isinstance(shown, Number) or isinstance(whole, Number):
         return type(shown) is type(whole) and str(shown) == str(whole)
     if isinstance(shown, str) and isinstance(whole, str):
@@ -223,7 +223,7 @@ def _put(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _look(found: Found, data: bytes, made: Filtered, task: FilterTask) -> Any:
-    """What a model reads of an answer; None if it is withheld. Finds what holds of every answer."""
+    """Returns what a model reads of an answer; None if it is withheld. Finds what holds of every answer."""
     if made.withheld:
         return None
     body = data if made.body is None else made.body

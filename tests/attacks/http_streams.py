@@ -1,8 +1,8 @@
 """Streams of nearly HTTP: what reaches the upstream is framed right, judged, and no request that was hidden in a body.
 
-Where node or Go is installed, the same bytes go to a plain server of theirs, and where nginx is, to one that stands
-beside the proxy and to one that stands in front of it (`nginx.py`): a request that the proxy forwards must be read by
-one of them as the same request, and one that came through nginx by nginx alone. What is not installed is said.
+Where node or Go is installed, the same bytes go to a plain server of theirs, and where nginx is, to one that is
+beside the proxy and to one that is in front of it (`nginx.py`): a request that the proxy forwards must be read by
+one of them as the same request, and one that came through nginx only by nginx. What is not installed is said.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ async def _look_behind_nginx(server: Tool, stream: bytes, nginx: Nginx, found: F
 
 
 def _take(server: Tool, *, through_nginx: bool) -> list[Seen]:
-    """What arrived through nginx, or directly, since the last question; the rest stays for the next one."""
+    """Returns what arrived through nginx, or directly, since the last question; the rest stays for the next one."""
     taken = [request for request in server.seen if (request.header(MARK) is not None) is through_nginx]
     server.seen[:] = [request for request in server.seen if (request.header(MARK) is not None) is not through_nginx]
     return taken
@@ -130,7 +130,7 @@ async def _look(server: Tool, stream: bytes, others: list[_Reference], nginx: Ng
 
 
 async def _is_read(request: Read, others: list[_Reference], nginx: Nginx | None) -> bool:
-    """Whether another server has read the same request; on a busy machine it may do so a little later."""
+    """Returns whether another server has read the same request; on a busy machine it may do so a little later."""
     for _ in range(200):
         if any(request in other.read for other in others) or (nginx is not None and request in nginx.read()):
             return True
@@ -233,7 +233,7 @@ async def _references() -> AsyncIterator[list[_Reference]]:
 
 
 def _commands(folder: Path) -> list[list[str]]:
-    """How each reference that can run here is started."""
+    """Returns how each reference that can run here is started."""
     import subprocess
 
     found: list[list[str]] = []

@@ -61,7 +61,7 @@ def attack(number: int, tries: int) -> Found:
 
 
 def _verdict(others: tuple[Any, Any], value: JsonValue) -> bool | None:
-    """What both engines say; None where they differ."""
+    """Returns what both engines say; None where they differ."""
     try:
         shown = json.loads(dumps(value))
         one, other = (bool(engine.is_valid(shown)) for engine in others)

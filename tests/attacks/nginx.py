@@ -55,7 +55,7 @@ class Nginx:
         return {(seen.start.split(" ")[0], seen.header("x-case") or "", seen.body) for seen in self.recorder.seen}
 
     async def reads(self, request: Read) -> bool:
-        """Whether nginx alone reads a request; on a busy machine it may do so a little later."""
+        """Returns whether nginx alone reads a request; on a busy machine it may do so a little later."""
         for _ in range(100):
             if request in self.read():
                 return True

@@ -1,9 +1,9 @@
 """python -m tests.attacks.soak [--seconds N]: every attack beside healthy calls, in turn, for as long as is asked.
 
-The proxy is a process of its own. A healthy call on another route and a probe are asked all the time, and beside them
+The proxy is its own process. A healthy call on another route and a probe are asked all the time, and beside them
 a server that does nothing but answer: what that one is late with too is the machine's doing. The longest waits, the
 late ones and the memory of the proxy's process are told at the end. Exit code 1: a healthy call was answered wrongly,
-or late where the other server was not, or memory grew to more than one and a half times what it was after the first
+or late if the other server was not, or memory grew to more than one and a half times what it was after the first
 rounds.
 """
 
@@ -27,7 +27,7 @@ from tests.serving.proxied import FREE
 from tests.serving.test_bounds import ATTACKS, DEAR, TOOLS
 from tests.serving.wire import JSON_TYPE, Script, Seen, answer, exchange, post, tool
 
-# Seconds that a healthy call may wait beside the largest allowed body. Where the other server needs a fifth of it, the
+# Seconds that a healthy call may wait beside the largest allowed body. If the other server needs a fifth of it, the
 # machine is too busy to say whose fault a late answer is.
 LATE: Final = 0.25
 _BUSY: Final = LATE / 5
@@ -60,7 +60,7 @@ class Measured:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every promise was kept."""
+        """Returns whether every promise was kept."""
         grown = len(self.memory) > _WARM and self.memory[-1] > 1.5 * self.memory[_WARM - 1]
         return not self.wrong and not grown and not self.late
 
@@ -138,7 +138,7 @@ async def _healthy(proxy: Process, measured: Measured, ends: float) -> None:
 
 
 async def _wait(port: int, request: bytes, measured: Measured) -> float:
-    """How long a healthy request took; what should not have been is noted."""
+    """Returns how long a healthy request took; what should not have been is noted."""
     started = time.monotonic()
     try:
         seen = await exchange(port, request)
@@ -152,7 +152,7 @@ async def _wait(port: int, request: bytes, measured: Measured) -> float:
 
 
 async def _echo_wait(port: int) -> float:
-    """How long the other server took."""
+    """Returns how long the other server took."""
     started = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"x")

@@ -18,7 +18,7 @@ WORKERS, RATE = 8, 80.0
 
 
 def is_closed(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server has closed an idle connection: only its end can be read there."""
+    """Returns whether the server has closed an idle connection: only its end can be read there."""
     return connection.sock is not None and bool(select.select([connection.sock], [], [], 0)[0])
 
 

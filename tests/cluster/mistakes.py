@@ -145,7 +145,7 @@ class Mistakes:
         self._node.kubectl("delete", "namespace", SPACE, "--wait=false")
 
     def _await_reason(self, name: str, refused: str, words: str) -> tuple[str, bool]:
-        """What a person reads, once the words are in it, and whether they are."""
+        """Returns what a person reads, once the words are in it, and whether they are."""
 
         def look() -> str:
             seen = self._read(name, refused)
@@ -183,7 +183,7 @@ class Mistakes:
         return "\n".join(dict.fromkeys(found))
 
     def _find_ready(self, name: str) -> int:
-        """How many pods of a workload are ready."""
+        """Returns how many pods of a workload are ready."""
         pods = json.loads(self._node.kubectl("-n", SPACE, "get", "pods", "-l", f"app={name}", "-o", "json"))["items"]
         conditions = [one for pod in pods for one in pod["status"].get("conditions", ())]
         return sum(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
@@ -196,6 +196,6 @@ def _cut_refusal(text: str) -> str:
 
 
 def _shorten(seen: str) -> str:
-    """What was read, as one cell of a table."""
+    """Returns what was read, as one cell of a table."""
     lines = [line for line in seen.splitlines() if "probe failed" not in line and "BackOff" not in line]
     return " / ".join(lines)[:300].replace("|", "\\|")

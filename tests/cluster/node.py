@@ -24,7 +24,7 @@ class NoCluster(Exception):  # noqa: N818 - it says what is missing
 
 
 def find_missing() -> list[str]:
-    """What is missing here to run the node, each with how to get it."""
+    """Returns what is missing here to run the node, each with how to get it."""
     missing = [f"{name}: bash .ci/cluster builds it" for name in at.PROGRAMS if not (at.BIN / name).is_file()]
     missing += [f"{name}: apt-get install {pack}" for name, pack in at.PACKAGES.items() if shutil.which(name) is None]
     if os.geteuid() != 0:
@@ -35,7 +35,7 @@ def find_missing() -> list[str]:
 
 
 def _find_what_is_forbidden() -> list[str]:
-    """What this machine's kernel does not let its root do, of what a node needs."""
+    """Returns what this machine's kernel does not let its root do, of what a node needs."""
     missing = []
     for what, words in {
         "network and mount namespaces": ["unshare", "--net", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
@@ -271,7 +271,7 @@ def _write_files() -> None:
 
 
 def _is_nested() -> bool:
-    """Whether the cache lies on an overlay itself, on which no other can be laid."""
+    """Returns whether the cache lies on an overlay itself, on which no other can be laid."""
     kind = subprocess.run(
         ["stat", "-f", "-c", "%T", at.CACHE], capture_output=True, text=True, check=True
     ).stdout.strip()

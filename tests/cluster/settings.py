@@ -1,6 +1,6 @@
 """Where the cluster lives: a cache outside of the repository, and addresses that lead nowhere.
 
-Everything runs in a network namespace of its own with the documentation networks of RFC 5737: nothing outside is
+Everything runs in its own network namespace with the documentation networks of RFC 5737: nothing outside is
 reached, and nothing outside reaches in.
 """
 

@@ -77,7 +77,7 @@ class Trials:
     def _under_load(
         self, seconds: int, change: Callable[[], Any], service: str = "weather-toolcall-proxy", *more: str
     ) -> dict[str, int]:
-        """What good calls are answered while something changes. `more`: words for load.py."""
+        """Returns what good calls are answered while something changes. `more`: words for load.py."""
         load_py = str(Path(__file__).with_name("load.py"))
         words = [*INSIDE, sys.executable, load_py, self._address(service), "80", str(seconds), *more]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as load:
@@ -239,7 +239,7 @@ class Trials:
         )
 
     def _ask_operator(self, token: str) -> str:
-        """What the operator's port of the pod answers to a token."""
+        """Returns what the operator's port of the pod answers to a token."""
         asked = (
             "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8081); "
             f"c.request('GET', '/-/config', headers={{'Authorization': 'Bearer {token}'}}); "
@@ -429,7 +429,7 @@ class Trials:
         )
 
     def _await_answers(self, name: str) -> list[int]:
-        """What a repairable and a bad call are answered, once a Deployment has new pods alone."""
+        """Returns what a repairable and a bad call are answered, once a Deployment has new pods alone."""
         self._node.kubectl("-n", SPACE, "rollout", "status", f"deployment/{name}", "--timeout=120s")
         self._await_one_pod(f"app={name}")
         await_true("an answer of the proxy", lambda: self._call(REPAIRABLE, name) == 200, 60)

@@ -26,7 +26,7 @@ HINT = (
 
 
 def mistakes(folder: Path, functions: str, auto_expand: str, route: str) -> list[str]:
-    """What `check` says of a config."""
+    """Returns what `check` says of a config."""
     path = folder / "config.yaml"
     path.write_text(CONFIG % (functions, auto_expand, route))
     try:

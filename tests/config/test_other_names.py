@@ -33,7 +33,7 @@ MODEL = "correction: {upstream: model, model: m}"
 
 
 def mistakes(folder: Path, text: str) -> str:
-    """What `check` says of a config; '' for a correct one."""
+    """Returns what `check` says of a config; '' for a correct one."""
     path = folder / "config.yaml"
     path.write_text(text)
     try:

@@ -55,7 +55,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def backend_settings() -> Any:
-    """What a backend in this process needs to know; the tests of an extension put those of its own in the place."""
+    """Returns what a backend in this process needs to know; the tests of an extension put those of its own in the
+    place."""
     return None
 
 
@@ -82,7 +83,7 @@ def first(digest: str) -> Episode:
 
 
 async def ended(store: StateStore, key: str) -> Episode | None:
-    """What an ended episode was, whenever the store tells."""
+    """Returns what an ended episode was, whenever the store tells."""
     was = await store.clear(key)
     return await was if isinstance(was, asyncio.Future) else was
 

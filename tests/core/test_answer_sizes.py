@@ -61,7 +61,7 @@ class Refused(NamedTuple):
 
 
 def mistakes(schema: Any) -> Iterator[JsonValue]:
-    """What a model gets wrong: nothing sent, one value of another type, a list for the arguments."""
+    """Yields what a model gets wrong: nothing sent, one value of another type, a list for the arguments."""
     yield {}
     for name, part in list(schema.get("properties", {}).items())[:1]:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -88,7 +88,7 @@ def refused_calls() -> list[Refused]:
 
 
 def answer(refused: Refused, failures: int = 1) -> ToolResult:
-    """What the call is told when it has failed so often, each time with other arguments."""
+    """Returns what the call is told when it has failed so often, each time with other arguments."""
     recorded: FailureRecorded | None = None
     for number in range(failures):
         attempt = contract.make_failed_attempt(refused.failure, str(number))

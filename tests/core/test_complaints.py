@@ -40,7 +40,7 @@ from tests.tables import each_row
 
 DATA: Final = Path(__file__).parent.parent / "data" / "upstream-complaints"
 GUARDS: Final = "not-complaints.json"
-# What is behind the table and reads where no dialect does.
+# What is behind the table and reads if no dialect does.
 LAST_RESORTS: Final = {"gomind", "json-rpc"}
 
 
@@ -73,7 +73,7 @@ def asked(row: dict[str, Any], status: int | None = None) -> Complaint | None:
 
 
 def told(text: str, sent: object, schema: object = None, *, limits: FeedbackLimits | None = None) -> Complaint | None:
-    """What a plain text of status 400 says about arguments."""
+    """Returns what a plain text of status 400 says about arguments."""
     check = compile_check(value(schema)) if schema is not None else None
     return read_complaints(400, "text/plain", text.encode(), check, value(sent), limits)
 

@@ -54,7 +54,7 @@ def fails(digest: str, call_id: str = "", seen: int | None = None, what: Failure
 
 
 def after(*failed: str | FailedAttempt) -> FailureRecorded:
-    """What the store says after these failed calls, each given by its digest or whole."""
+    """Returns what the store says after these failed calls, each given by its digest or whole."""
     first, *others = [fails(one) if isinstance(one, str) else one for one in failed]
     recorded = contract.add(None, first)
     for one in others:

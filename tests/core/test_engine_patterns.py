@@ -98,7 +98,7 @@ def list_own_patterns() -> Iterator[str]:
 
 
 OWN = sorted(set(list_own_patterns()))
-# What stands in configs and schemas, and what no engine but one takes for a blank, a digit, a letter or an end.
+# What is in configs and schemas, and what no engine but one takes for a blank, a digit, a letter or an end.
 PIECES = (
     "/", "a", "Z", "_", ".", "-", "0", "12", "1.5", "ms", "kB", "MiB", "off", "null", "*", "[::1]", ":", "8080",
     "unix:/", "http://", "https://a", "?", "#", "~0", "~2", "{", "}", " ", "\n", "\r", "\t", "\u00a0", "\ufeff", "\x1c",

@@ -46,7 +46,7 @@ EITHER: Final[JsonValue] = {"anyOf": [closed(a=INT), closed(b=INT)]}
 
 
 def said(schema: JsonValue, sent: str) -> tuple[Violation, ...]:
-    """What is said of a value no repair is tried on."""
+    """Returns what is said of a value no repair is tried on."""
     return list_violations(compile_check(schema), parse(sent.encode()), ())
 
 

@@ -20,7 +20,8 @@ NS: Final = "antml:"
 
 
 def said_of(text: str, guard: LeakedMarkup = LeakedMarkup.REFUSE, **others: str) -> list[str]:
-    """What is said of a note with this text: `error VAL-013 /content`, `warning ...`; nothing where it just passes."""
+    """Returns what is said of a note with this text: `error VAL-013 /content`, `warning ...`; nothing where it just
+    passes."""
     decision = judged(dumps({"content": text, **others}), replace(policy(NOTE), leaked_markup=guard))
     found = decision.failure.violations if isinstance(decision, Reject) else decision.checked.warnings
     return [f"{v.severity.value} {v.code} {''.join(f'/{step}' for step in v.path)}" for v in found]

@@ -149,7 +149,7 @@ def sent_leaves(value: JsonValue, repairs: tuple[Repair, ...]) -> set[bytes]:
 def _renamed_below(
     touched: set[tuple[str | int, ...]], repairs: tuple[Repair, ...], path: tuple[str | int, ...]
 ) -> set[tuple[str | int, ...]]:
-    """Where keys were renamed, repairs below name the new key: everything under a renamed key is left out."""
+    """Returns where keys were renamed, repairs below name the new key: everything under a renamed key is left out."""
     renamed = {made.path for made in repairs if made.rule in ("key_case", "unwrap_arguments", "fill_default")}
     return {path} if any(path[: len(place)] == place for place in renamed) and touched else set()
 

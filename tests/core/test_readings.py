@@ -1,6 +1,6 @@
 """An adversary for every family of rules: where a value can be read in two ways that the schema accepts, it is refused.
 
-The readings are listed here by themselves, from what people write and not from what the rules do. A call that goes on
+The readings are listed here by themselves, from what people write and not from what the rules do. A call that continues
 changed has to be the one reading of what was sent.
 """
 
@@ -69,7 +69,7 @@ TEXTS: Final = st.builds(
 
 
 def readings_of_text(text: str) -> list[JsonValue]:
-    """What a text may mean: itself, a number, one item, or the items that a separator parts."""
+    """Returns what a text may mean: itself, a number, one item, or the items that a separator parts."""
     found: list[JsonValue] = [text]
     if re.fullmatch(r"[0-9]+", text):
         found += [int(text), [int(text)], [[int(text)]]]
@@ -114,7 +114,8 @@ def respell(value: JsonValue, kind: type[str] | type[int]) -> JsonValue:
 
 
 def readings_of_list(value: list[Any], *, takes_list: bool) -> list[JsonValue]:
-    """What a list may mean: itself, one row, one column, its only item, its items without one level, its texts."""
+    """Returns what a list may mean: itself, one row, one column, its only item, its items without one level, its
+    texts."""
     texts = [item for item in value if isinstance(item, str)]
     found: list[JsonValue] = [value, [value], [[item] for item in value]]
     if not takes_list:  # else it is the list that is meant
@@ -154,7 +155,8 @@ OBJECTS: Final = st.recursive(
 
 
 def readings_of_object(value: dict[str, Any], *, json_text: bool) -> list[JsonValue]:
-    """What an object may mean: itself, one item, its values, its only value, what a shell holds, its JSON text."""
+    """Returns what an object may mean: itself, one item, its values, its only value, what a shell holds, its JSON
+    text."""
     found: list[JsonValue] = [value, [value], list(value.values())]
     shells = {"a": {"a"}, "value": {"type", "value"}, "description": {"type", "description"}}
     inner = [value[key] for key, keys in shells.items() if value.keys() == keys]

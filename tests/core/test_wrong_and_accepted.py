@@ -41,7 +41,7 @@ def of_tool(
     *,
     patch: bool = False,
 ) -> str:
-    """What becomes of a call of a tool of this name; `by_hand` are rules the operator switched on."""
+    """Returns what becomes of a call of a tool of this name; `by_hand` are rules the operator switched on."""
     rules = RepairPolicy(select_rules(level, dict.fromkeys(by_hand, True)), by_hand=frozenset(by_hand))
     under = ToolPolicy(name, compile_check(schema), "f", repair=rules, changes=patch)
     return told(decide(call(sent, under.repair.rules), under))

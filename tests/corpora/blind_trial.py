@@ -2,7 +2,7 @@
 
 The question is whether the text is enough. Somebody who sees the call and the text alone, and never a schema, writes
 down the arguments to send next; `answers.json` holds them. `test_blind_trial.py` sends them, and holds that each name
-in them stands in the call or the text.
+in them is in the call or the text.
 
 python -m tests.corpora.blind_trial     writes the calls and the texts to stdout
 """

@@ -19,7 +19,7 @@ from proxy.core.rules.rules import TEXT_RULES, select_rules
 from proxy.core.schema.dialects import normalise
 from proxy.extensions.recording.comparing import rewrite_numeric_bounds
 
-# The sets of calls whose right arguments are known. Those of other kinds (`further`) stand in tests/data alone.
+# The sets of calls whose right arguments are known. Those of other kinds (`further`) are in tests/data alone.
 KNOWN_SETS: Final = (
     "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "real-failures-2026/failures-2.jsonl",
     "two-meanings/cases.jsonl", "two-meanings/cases-2.jsonl", "two-meanings/further.jsonl",
@@ -44,7 +44,7 @@ class KnownCall:
 
     @property
     def has_two_meanings(self) -> bool:
-        """Whether level `lenient` may read the call, by the operator's choice."""
+        """Returns whether level `lenient` may read the call, by the operator's choice."""
         return self.folder == "two-meanings"
 
 

@@ -98,7 +98,7 @@ def _followed(identity: str, schema: JsonValue, tool: str, text: str | bytes) ->
 
 
 def find_untrue(check: Check, tool: str, failure: Failure) -> Iterator[str]:
-    """What is not so in the text that a refused call is told."""
+    """Yields what is not so in the text that a refused call is told."""
     call = ToolCall(tool, Document(b"", failure.sent), "call", Conversation("c", Rung.HEADER))
     result = add_advice(ToolResult(call, failure), ToolPolicy(tool, check, "t"))
     text = write_feedback(result)
@@ -131,7 +131,7 @@ def _texts_below(check: Check, name: str) -> Iterator[str]:
 
 
 def follow(check: Check, sent: JsonValue, violation: Violation) -> Iterator[bool]:
-    """Whether each thing that a violation's hint says to do ends the complaint about that place."""
+    """Returns whether each thing that a violation's hint says to do ends the complaint about that place."""
     hint, path = violation.hint, violation.path
     if renamed := _RENAME.search(hint):
         source, name = parse_pointer(_pointer(renamed[1])), renamed[2] or renamed[3]
@@ -184,12 +184,12 @@ def _set(sent: JsonValue, path: Pointer, value: JsonValue) -> JsonValue:
 
 
 def _is_mended(check: Check, changed: JsonValue, path: Pointer) -> bool:
-    """Whether nothing is wrong any more at a place or below it."""
+    """Returns whether nothing is wrong any more at a place or below it."""
     return all(violation.path[: len(path)] != path for violation in list_violations(check, changed, ()))
 
 
 def _takes_type(check: Check, changed: JsonValue, path: Pointer) -> bool:
-    """Whether a place holds the type that it asks for, whatever else is wrong there."""
+    """Returns whether a place holds the type that it asks for, whatever else is wrong there."""
     found = list_violations(check, changed, ())
     return all(violation.path != path or violation.code is not codes.TYPE_MISMATCH for violation in found)
 

@@ -2,11 +2,11 @@
 
     python -m tests.corpora.run_differential COMMIT [DATA_FOLDER] [--every N]
 
-The version of a commit (a git worktree of its own) and this one are served beside each other, each before a tool of its
+The version of a commit (its own git worktree) and this one are served beside each other, each before a tool of its
 own. The calls of the corpora go through both over real sockets, some of them four times in a conversation, in the words
 of each envelope. Compared are the answers (heads and bodies), what the tool saw, the log lines, the metrics, and the
 kept calls with what the model read; times, random ids and ports are left out. Prints the numbers and the first
-differences; exits 1 where there is one.
+differences; exits 1 if there is one.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def count_mistakes(schema: Any, calls: Sequence[bytes], rules: frozenset[str] = 
 
 
 def find_untrue(schema: Any, calls: Sequence[bytes], found: Sequence[Improvement]) -> list[Improvement]:
-    """Those proposed changes that let fewer calls pass than they say."""
+    """Returns those proposed changes that let fewer calls pass than they say."""
     before = _count_passing(schema, calls)
     changed = [each for each in found if each.schema is not None]
     return [each for each in changed if _count_passing(each.schema, calls) < before + each.passes]
@@ -103,7 +103,7 @@ def list_plantable(data: Path) -> Iterator[tuple[Any, Arguments, str]]:
 
 
 def judge_planted(rule: str, schema: Any, arguments: Arguments, key: str) -> str:
-    """Whether a planted mistake is named at its place with a change that lets its calls pass (`right`)."""
+    """Returns whether a planted mistake is named at its place with a change that lets its calls pass (`right`)."""
     planted, wrong = PLANTED[rule](schema, arguments, key)
     calls = [dumps(wrong)] * TIMES
     if not all(isinstance(decide_sent(sent, SHAPE, policy_of(planted)), Reject) for sent in calls[:1]):

@@ -40,7 +40,7 @@ _FOLDERS: Final = ("bfcl", "mcp-tools", "model_calls", "real-failures", "real-fa
 
 
 def lint_of_schemas(data: Path) -> Iterator[tuple[str, Found]]:
-    """What is told of the schemas of each collection."""
+    """Yields what is told of the schemas of each collection."""
     for folder in _FOLDERS:
         yield f"{folder}, read in vain", _examine(_collected(data / folder))
     yield "json-schema-test-suite, read in vain", _examine(_suite(data / "json-schema-test-suite"))
@@ -101,7 +101,7 @@ def _judge(check: Check) -> str:
 
 
 def _is_true(check: Check, finding: Finding) -> bool:
-    """Whether a finding is known, or about a keyword without which the schema gives the same verdicts."""
+    """Returns whether a finding is known, or about a keyword without which the schema gives the same verdicts."""
     if str(finding.path[-1:][0] if finding.path else "") in TRUE_MISTAKES:
         return True
     if finding.is_keyword or finding.document != check.schemas.base or finding.path[-2:-1] == ("properties",):
@@ -133,7 +133,7 @@ _SAMPLES: Final[tuple[JsonValue, ...]] = (
 
 
 def _refuses(node: Node, choice: JsonValue) -> bool:
-    """Whether jsonschema refuses a listed value at its own place. It knows fewer formats than we do."""
+    """Returns whether jsonschema refuses a listed value at its own place. It knows fewer formats than we do."""
     if node.has("format"):
         return True
     schema = {key: make_exact(value, Draft.D2020) for key, value in node.keywords.items()}

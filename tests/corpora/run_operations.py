@@ -1,7 +1,7 @@
 """Writes examples of every operation into HTTP requests and reads them out again: each comes back as the same.
 
 A schema whose example nobody can make (a pattern, an impossible schema) is counted, and so is an operation that cannot
-be taken. `run_all` exits 1 where a value does not come back.
+be taken. `run_all` exits 1 if a value does not come back.
 """
 
 from __future__ import annotations

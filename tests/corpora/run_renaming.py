@@ -74,7 +74,7 @@ SETS: Final = {
 
 
 def summarize(decision: Decision, renaming: Renaming) -> dict[str, Any]:
-    """What has to be the same of two calls that differ by names only."""
+    """Returns what has to be the same of two calls that differ by names only."""
     if not isinstance(decision, Forward):
         return {"decision": "reject"}
     made = decision.checked
@@ -109,7 +109,7 @@ def compare_all(cases: Iterable[Case]) -> tuple[Found, list[str]]:
 
 
 def is_renamed_enough(found: Found) -> bool:
-    """Whether the renaming changes at least 95 % of the calls."""
+    """Returns whether the renaming changes at least 95 % of the calls."""
     return found["not renamed"] <= (1 - LEAST_RENAMED) * found.total()
 
 

@@ -23,7 +23,7 @@ Found = Counter[str]
 
 
 def _counts() -> Found:
-    """What every run tells, none of it counted yet."""
+    """Returns what every run tells, none of it counted yet."""
     return Counter({"right": 0, "refused": 0, "wrong": 0})
 
 

@@ -1,7 +1,7 @@
 """Sends generated calls for every real schema through the proxy: tools of MCP servers and bodies of OpenAPI operations.
 
 A valid call must go on untouched; one whose values were spelt as text (wherever the schema excludes text) must come
-back exactly; one with a model's mistakes may be refused, but what goes on is valid and repairing it again changes
+back exactly; one with a model's mistakes may be refused, but what continues is valid and repairing it again changes
 nothing. `run_all` exits 1 where it is otherwise.
 """
 

@@ -1,7 +1,7 @@
 """Runs the strict reader and text repair over the collected texts and prints what each level makes of them.
 
 `run_all` exits 1 if a text that must be refused is read, one that must be read is refused, or one is read with another
-meaning than every project gives it. Where the projects themselves disagree, `DIFFERING` says why ours is another.
+meaning than every project gives it. If the projects themselves disagree, `DIFFERING` says why ours is another.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ DIFFERING: Final = {
 
 
 def texts_read(data: Path, level: str) -> dict[str, Document | JsonProblem]:
-    """What is made of each file of JSONTestSuite at a level, by the file's name."""
+    """Returns what is made of each file of JSONTestSuite at a level, by the file's name."""
     classes = select_rules(level) & TEXT_RULES
     return {
         row["name"]: read_document(base64.b64decode(row["base64"]), TextLimits(), classes)

@@ -1,8 +1,8 @@
 """The blind trial: 59 answers that were written with the texts alone in sight are accepted.
 
-A changed text has to keep the facts that its answer was made of: the names in it. Where one has to go, the trial of
+A changed text has to keep the facts that its answer was made of: the names in it. If one has to go, the trial of
 that call is to be repeated: read what `python -m tests.corpora.blind_trial` writes of it, and nothing else, and answer
-anew.
+again.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def collected() -> list[dict[str, Any]]:
 
 
 def replay(level: str) -> list[dict[str, Any]]:
-    """What `replay` says of every call."""
+    """Returns what `replay` says of every call."""
     with DryRun() as dry:
         replayer = Replayer(dry, RepairSettings(level, {}))
         cases = [read_case(json.dumps(call).encode()) for call in collected()]

@@ -3,7 +3,7 @@
 python -m tests.docs.chart_values    writes it (`make docs`)
 
 The comment above a key describes it. A line `# @schema {...}` in it is laid over what follows from the default:
-text, number, switch and list have its type, a mapping is closed and has the keys that stand there. `$free: true` leaves
+text, number, switch and list have its type, a mapping is closed and has the keys that are there. `$free: true` leaves
 a mapping open (what Kubernetes itself defines), `$config: true` takes the proxy's own config, whose published schema is
 embedded whole, so that a mistake in it is refused by `helm install`.
 """
@@ -117,7 +117,7 @@ def _as_value(schema: Any) -> Any:
 
 
 def _part_as_value(keyword: str, value: Any) -> Any:
-    """What stands behind one keyword of a schema."""
+    """Returns what stands behind one keyword of a schema."""
     if keyword in ("default", "enum", "const"):
         return value
     if keyword in ("properties", "patternProperties", "$defs"):  # their keys are names

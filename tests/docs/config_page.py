@@ -3,7 +3,7 @@
 python -m tests.docs.config_page    writes the page (`make docs`)
 
 The schema is put together from the main job's part and each extension's own (config/files/published.py). The page's
-text, its tables and the order of their rows stand in the page; the default and the meaning of a key come from here. The
+text, its tables and the order of their rows are in the page; the default and the meaning of a key come from here. The
 row of a new key is written behind the row of the key before it in the schema; one of a key that is gone is left out.
 """
 

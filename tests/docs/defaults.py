@@ -32,7 +32,7 @@ _HEAD: Final = f"""\
 
 
 def fixed() -> Iterator[tuple[str, JsonValue]]:
-    """What the code bounds by a constant, in words, and the constant's value."""
+    """Yields what the code bounds by a constant, in words, and the constant's value."""
     yield "Time for calls under way after the drain, once the port is closed", f"{serving.GRACE:g} s"
     yield "Refused, failed and would-be-refused requests kept with `console: off`", ring.KEPT_WRONG
     yield "Kinds of mistakes counted apart, then `_other`", mistake_counts.MOST_MISTAKES

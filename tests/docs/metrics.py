@@ -15,7 +15,7 @@ from proxy.telemetry.watches import EVERY
 from tests.telemetry.all_metrics import OF_THE_PROCESS, list_metrics
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
-# Longer lists of values stand on pages of their own, which the label's meaning links to.
+# Longer lists of values are on their own pages, which the label's meaning links to.
 _MOST_LISTED: Final = 12
 # The table's texts link to pages of docs, but for these two, which lie beside the page.
 _LINK: Final = re.compile(r"\]\((?!codes|rules)(?=[a-z-]+\.md)")

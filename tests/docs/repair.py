@@ -263,7 +263,7 @@ def _names() -> str:
     )
 
 
-# Tool names have no arguments: the name sent, the tool it stands for, and a name that stands for none.
+# Tool names have no arguments: the name sent, the tool it means, and a name that means none.
 NAMES: Final = {
     "tool_name_trim": ("functions.get_weather:0", "get_weather", "function.get_weather"),
     "tool_name_fold": ("getWeather", "get_weather", "getTheWeather"),

@@ -113,7 +113,7 @@ DETAILS: tuple[Detail, Detail] = ("compact", "full")
 SHORT = replace(REFUSED, accepts=(), example="")
 
 # What an answer repeats of the one before it is left out on the page: each key is a text of SENTENCES, each value the
-# line from which on `…` stands in its place.
+# line from which on `…` is in its place.
 CUT = {"sent again": "Errors:", "escalation": "Errors:"}
 
 
@@ -129,14 +129,14 @@ def shown(name: str) -> str:
     """A format as the page shows it: the sentence and all errors but the first stand there once."""
     result = SENTENCES["container"] if name == "hpd" else SHORT
     body = json.loads(render_failure(result, name, "category", detail="compact").body)
-    if name == "mcp":  # the part for machines stands on the page once, at `tool_result`
+    if name == "mcp":  # the part for machines is on the page once, at `tool_result`
         assert body["_meta"] == {MACHINES: json.loads(render_failure(SHORT, "tool_result", "category").body)["error"]}
         body["_meta"] = {MACHINES: "<the error of tool_result>"}
     return lay_out(shorten(body))
 
 
 def shown_more(name: str) -> str:
-    """What `detail: full` adds to a format, as the page shows it."""
+    """Returns what `detail: full` adds to a format, as the page shows it."""
     compact, full = (json.loads(render_failure(SHORT, name, "category", detail=detail).body) for detail in DETAILS)
     return lay_out(shorten(added(compact, full)))
 

@@ -54,7 +54,8 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def sources(shown_by: str) -> str:
-    """What stands in the tests that a row names: a whole scenario, or one function with the constants of its file."""
+    """Returns what stands in the tests that a row names: a whole scenario, or one function with the constants of its
+    file."""
     found = []
     for named in re.findall(r"`([^`:]+\.(?:yaml|py))(?:::(test_\w+))?`", shown_by):
         text = (ROOT / named[0]).read_text()
@@ -69,7 +70,7 @@ def sources(shown_by: str) -> str:
 
 
 def asserts(path: Path, test: str) -> bool:
-    """Whether a test can fail: it asserts, or expects an exception."""
+    """Returns whether a test can fail: it asserts, or expects an exception."""
     tree = tree_of(path)
     (found,) = (node for node in tree.body if getattr(node, "name", None) == test)
     return any(
@@ -84,7 +85,7 @@ def defined(path: Path) -> set[str]:
 
 
 def missing(shown_by: str) -> list[str]:
-    """What a row names and nobody has written."""
+    """Returns what a row names and nobody has written."""
     lost = []
     for named in re.findall(r"`([^`]+)`", shown_by):
         name, _, test = named.partition("::")

@@ -17,7 +17,7 @@ from tests.core.test_backoff import CATEGORIES, DECISION_FLOW, DECISION_MATRIX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstream.md").read_text()
 
-# What each row of the table of statuses stands for.
+# What each row of the table of statuses means.
 STATUS_ROWS = {
     "400, 409, 422": (400, 409, 422),
     "401, 403": (401, 403),

@@ -35,7 +35,7 @@ TRIED: Final = (
     "--ignore=tests/config/test_published_schema.py",  # the published schema and its page describe all plugins
     "--ignore=tests/config/test_example.py",  # the example shows plugins too
     "--deselect=tests/config/test_load.py::test_the_example_runs_as_it_is",
-    # Other systems' names stand for keys of plugins too.
+    # Other systems' names mean keys of plugins too.
     "--deselect=tests/config/test_other_names.py::test_what_is_said_to_hold_here_is_a_config",
     "--deselect=tests/config/test_other_names.py::test_a_name_that_is_a_key_of_its_place_is_no_mistake",
     "--deselect=tests/cli/test_main.py::test_check_takes_the_config_either_way",

@@ -4,7 +4,7 @@ and the file system that it lays out for the image is looked through.
 python -m tests.kubernetes.image    takes half a minute, and asks the package index for what the lock names
 
 Each absolute folder that the file names (`/src`, `/opt/toolcall-proxy` ...) is one below the clean folder, `python` of
-a base image is this interpreter's own base. Where this machine lets it (root, mount namespaces), the result runs as
+a base image is this interpreter's own base. If this machine lets it (root, mount namespaces), the result runs as
 the image's user, without any capability, on a root file system that is read-only. What this cannot show: the base image
 itself, and its layers.
 """
@@ -188,7 +188,7 @@ def health(build: Build, ports: tuple[int, int], confined: list[str]) -> list[in
 
 
 def look_through(root: Path) -> list[str]:
-    """What must not be in an image: shells, package managers, and files that change the user."""
+    """Returns what must not be in an image: shells, package managers, and files that change the user."""
     unwanted = {"sh", "bash", "dash", "busybox", "apt", "apt-get", "dpkg", "perl", "pip", "pip3"}
     files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
     found = [path for path in files if path.name in unwanted or path.stat().st_mode & 0o6000]
@@ -208,8 +208,8 @@ for base in map(pathlib.Path, sys.path):
 
 
 def load_extensions(build: Build, root: Path) -> int:
-    """How many extension modules the file system of the image loads, which are without symbols there; 0 if this machine
-    lets nobody change the root."""
+    """Returns how many extension modules the file system of the image loads, which are without symbols there; 0 if this
+    machine lets nobody change the root."""
     if os.geteuid():
         return 0
     words = ["chroot", str(root), *build.told("python", "-I", "-c", _LOADING)]

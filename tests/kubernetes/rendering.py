@@ -69,8 +69,8 @@ def _nested(values: Mapping[str, Any]) -> Manifest:
 
 
 def render(case: str = "", *, chart: Path = CHART, version: str = VERSIONS[-1], **values: Any) -> list[Manifest]:
-    """What `helm template` makes of a case of helm/ci (by its name without `-values.yaml`) and further values. Fails
-    the test where Helm fails."""
+    """Returns what `helm template` makes of a case of helm/ci (by its name without `-values.yaml`) and further values.
+    Fails the test where Helm fails."""
     return list(_rendered(case, chart, version, json.dumps(values)))
 
 
@@ -96,7 +96,7 @@ def case_file(case: str) -> list[str | Path]:
 
 
 def refusal(case: str, **values: Any) -> str:
-    """Why the chart refuses values: its own words, in one line."""
+    """Returns why the chart refuses values: its own words, in one line."""
     done = template(case, **values)
     assert done.returncode != 0, done.stdout
     lines = [line for line in done.stderr.splitlines() if "toolcall-proxy: " in line]

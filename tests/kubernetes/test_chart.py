@@ -303,7 +303,7 @@ def test_the_config_is_one_that_the_proxy_serves(name: str, tmp_path: Path) -> N
 
 
 def alternatives(schema: Any) -> Iterator[Any]:
-    """What may stand at a place of the config, one schema after the other."""
+    """Yields what may stand at a place of the config, one schema after the other."""
     schema = CONFIG_SCHEMA["$defs"].get(schema.get("$ref", "").rsplit("/", 1)[-1], schema)
     yield schema
     for branch in schema.get("anyOf", ()):

@@ -1,7 +1,7 @@
 """The rendered pod, run here: its containers as processes, its config mounted as kubelet mounts it, its hooks and
 signals in kubelet's order, under load. No cluster, but every command, file, port and second is that of the chart.
 
-What stands in for the cluster: a call is sent only while the pod is an endpoint, and it stops being one a moment after
+What is in for the cluster: a call is sent only while the pod is an endpoint, and it stops being one a moment after
 it is to end, which is the order in which EndpointSlices and kube-proxy learn of it.
 """
 

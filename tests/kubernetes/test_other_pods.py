@@ -158,7 +158,7 @@ def kustomized() -> list[Manifest]:
 
 
 def build(folder: Path) -> list[Manifest]:
-    """What Kustomize makes of a folder."""
+    """Returns what Kustomize makes of a folder."""
     done = subprocess.run([program("kustomize"), "build", folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))

@@ -158,7 +158,7 @@ async def test_a_child_ends_with_its_parent() -> None:
 
 
 def is_alive(process_id: int) -> bool:
-    """Whether the process runs; one that has ended and was not waited for yet does not."""
+    """Returns whether the process runs; one that has ended and was not waited for yet does not."""
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

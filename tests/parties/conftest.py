@@ -11,7 +11,7 @@ import pytest
 from tests.parties.environment import ADMIN, needs, proxy, servers
 from tests.parties.tap import Tap, taps
 
-# Every server stands behind one route of each kind; what its route says beside that.
+# Every server is behind one route of each kind; what its route says beside that.
 # All clients of a run send the same mistakes from one address, which would count together.
 KINDS: Final = {
     "clean": "",
@@ -31,11 +31,11 @@ class Stage:
     back: dict[str, Tap]
 
     def url(self, server: str, kind: str = "clean") -> str:
-        """Where clients reach a server through the proxy."""
+        """Returns where clients reach a server through the proxy."""
         return f"http://127.0.0.1:{self.front[f'{server}-{kind}'].port}/{server}-{kind}"
 
     def direct_url(self, server: str) -> str:
-        """Where clients reach it without."""
+        """Returns where clients reach it without."""
         return f"http://127.0.0.1:{self.direct[server]}/mcp"
 
 

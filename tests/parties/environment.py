@@ -21,7 +21,7 @@ ROOT: Final = HERE.parents[1]
 PARTIES: Final = ROOT / ".parties"
 NODE: Final = PARTIES / "node"
 EVERYTHING: Final = NODE / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
-# Environment -> the list it is made from. `.ci/parties` leaves a copy of the list where it has made one.
+# Environment -> the list it is made from. `.ci/parties` leaves a copy of the list if it has made one.
 LISTS: Final = {"py1": HERE / "py1.txt", "py2": HERE / "py2.txt", "node": HERE / "package.json",
                 "tools": HERE / "tools.txt", "library": HERE / "library.txt", "servers": HERE / "servers.json",
                 "conformance": HERE / "conformance.json", "bridges": HERE / "bridges.json",
@@ -130,7 +130,7 @@ def proxy(config: Path) -> Iterator[int]:
 
 
 def asked(words: list[str], *arguments: Any) -> Any:
-    """What a client prints, for arguments that are given as JSON."""
+    """Returns what a client prints, for arguments that are given as JSON."""
     done = subprocess.run(
         [*words, *map(json.dumps, arguments)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )

@@ -88,7 +88,7 @@ RAW: Final = (
 
 
 def verdict(mistake: Mistake, told: dict[str, Any], *, lenient: bool = False) -> str:
-    """What is wrong with an answer; '' where nothing is."""
+    """Returns what is wrong with an answer; '' where nothing is."""
     arrives = mistake.likely if lenient and mistake.likely is not None else mistake.arrives
     if "raised" in told:
         return f"a protocol error: {told['raised']}"

@@ -69,7 +69,7 @@ class Session:
         return posted(self.url, json.dumps(message).encode(), mcp_protocol_version=MODERN, **named)
 
     def headers(self) -> dict[str, str]:
-        """What every request of an old session says."""
+        """Returns what every request of an old session says."""
         return {"mcp_protocol_version": OLD, **({"mcp_session_id": self.session} if self.session else {})}
 
 
@@ -93,7 +93,7 @@ def exchanged(url: str, method: str, headers: dict[str, str], body: str | None) 
         answer = connection.getresponse()
         media_type = answer.headers.get("content-type", "")
         text = "" if method == "GET" and answer.status == 200 else answer.read().decode()
-        # What servers make anew for each answer.
+        # What servers make again for each answer.
         return answer.status, media_type, _FRESH.sub("", text)
     finally:
         connection.close()

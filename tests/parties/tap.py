@@ -1,4 +1,4 @@
-"""A recording socket: stands between two parties, passes every byte on, and remembers what was said.
+"""A recording socket: is between two parties, passes every byte on, and remembers what was said.
 
 It reads nothing while it passes on, so a party can be as slow, and close as early, as it likes. What was recorded is
 read afterwards, as HTTP/1.1.

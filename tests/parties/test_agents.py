@@ -23,8 +23,8 @@ CLEAN: Final = [BOOK, {**BOOK, "title": "Persuasion"}]
 
 @pytest.fixture(scope="module")
 def told(stage: Stage) -> dict[str, list[Any]]:
-    """What each framework's model was told, job by job: a wrong and a mended call at each server, then clean calls
-    without and with the proxy."""
+    """Returns what each framework's model was told, job by job: a wrong and a mended call at each server, then clean
+    calls without and with the proxy."""
     jobs: list[Any] = [[stage.url(server), WRONG] for server in SERVERS]
     jobs += [[stage.direct_url("high"), CLEAN], [stage.url("high"), CLEAN]]
     program = [python("py1"), str(HERE / "clients" / "loops.py")]

@@ -45,13 +45,13 @@ class Run:
     back: dict[str, list[Exchange]]
 
     def of(self, kind: str) -> dict[str, Any]:
-        """What the servers of one kind told, by name."""
+        """Returns what the servers of one kind told, by name."""
         return {key.partition("/")[2]: told for key, told in self.told.items() if key.startswith(f"{kind}/")}
 
 
 def run(client: str, stage: Stage) -> Run:
     """Sends one client to everybody, all sessions at once."""
-    asking_back = ASKING_BACK if client == "mcp1" else []  # whose script has a model and a user of its own
+    asking_back = ASKING_BACK if client == "mcp1" else []  # whose script has a model and its own user
     clean = {name: [*EVERYTHING, *asking_back] if name == "everything" else CALLS for name in stage.direct}
     jobs = {f"direct/{name}": (stage.direct_url(name), calls) for name, calls in clean.items()}
     jobs |= {f"clean/{name}": (stage.url(name), calls) for name, calls in clean.items()}

@@ -1,6 +1,6 @@
 """The servers that people run: filesystem, git, fetch and Playwright, seen by the Inspector's CLI.
 
-A client's config starts one of them behind `toolcall-proxy stdio`, and all of them stand behind one route: what is
+A client's config starts one of them behind `toolcall-proxy stdio`, and all of them are behind one route: what is
 listed through the proxy is what is listed without, and calls with numbers as text do what was meant.
 """
 
@@ -48,7 +48,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 def inspected(target: list[str], *arguments: str) -> Any:
-    """What the Inspector prints for a server: a command, or an URL with how to speak to it."""
+    """Returns what the Inspector prints for a server: a command, or an URL with how to speak to it."""
     done = subprocess.run(
         [*INSPECTOR, *target, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=ROOT
     )

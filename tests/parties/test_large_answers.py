@@ -39,7 +39,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def ask(port: int, client: str, name: str) -> list[dict[str, Any]]:
-    """What a client reads of each call on a route."""
+    """Returns what a client reads of each call on a route."""
     told: list[dict[str, Any]] = asked(CLIENTS[client], {name: f"http://127.0.0.1:{port}/{name}"}, {name: CALLS})[name][
         "calls"
     ]

@@ -50,7 +50,7 @@ def mcpo(upstream: int, log: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the proxy in front of mcpo listens. What mcpo drops of the schema was put back by hand."""
+    """Yields where the proxy in front of mcpo listens. What mcpo drops of the schema was put back by hand."""
     needs("py1", "py2")
     folder = tmp_path_factory.mktemp("imported")
     with servers("py2") as ports, mcpo(ports["high"], folder / "mcpo.log") as url:

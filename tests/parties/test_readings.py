@@ -147,7 +147,7 @@ def make_parts(chance: random.Random) -> Iterator[Sent]:
 
 
 def is_right(name: str, text: str) -> bool:
-    """Whether a value may reach a service under a declared name."""
+    """Returns whether a value may reach a service under a declared name."""
     if name in ("limit", "n", "x_lim"):
         return text.lstrip("-").isdigit() and int(text) <= 10
     return {"sid": "/" not in text, "tenant": text == "mine", "name": text.replace("/", "a").isalpha() or text == ""}[
@@ -165,7 +165,8 @@ DECLARED: Final = {
 
 
 def find_wrong(sent: Sent, read: dict[str, Any], services: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """What a service reads of a forwarded request that the judge has not accepted, or that another reads otherwise."""
+    """Yields what a service reads of a forwarded request that the judge has not accepted, or that another reads
+    otherwise."""
     path = sent[1].partition("?")[0]
     for place, names in DECLARED[path].items():
         for name in names:
@@ -181,7 +182,7 @@ def find_wrong(sent: Sent, read: dict[str, Any], services: dict[str, dict[str, A
                 yield f"{name} differs: {texts}"
     if path in ("/form", "/parts") and "files" in read:
         declared = ("limit", "name") if path == "/parts" else ("limit", "name", "doc")
-        # Browsers send an empty `doc` where no file was chosen.
+        # Browsers send an empty `doc` if no file was chosen.
         if undeclared := [n for n, v in read["form"] if n not in declared and (n, v) != ("doc", "")]:
             yield f"undeclared {undeclared}"
         if unknown := [n for n in read["files"] if n != "doc"]:

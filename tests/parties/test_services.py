@@ -271,7 +271,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def _complains(answer: Said) -> bool:
-    """Whether a service says that a request is none of its operations; Prism says so beside any answer."""
+    """Returns whether a service says that a request is none of its operations; Prism says so beside any answer."""
     return answer.start in ("400", "404", "405", "415", "422") or "sl-violations" in dict(answer.fields)
 
 

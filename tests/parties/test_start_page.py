@@ -46,7 +46,7 @@ async def test_the_page_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def _await_address(service: asyncio.subprocess.Process) -> str:
-    """Where uvicorn says that it serves."""
+    """Returns where uvicorn says that it serves."""
     assert service.stderr is not None
     while line := (await service.stderr.readline()).decode():
         if found := re.search(r"running on (http://[\d.:]+)", line):

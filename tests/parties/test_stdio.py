@@ -32,8 +32,8 @@ GUARD: Final = [sys.executable, "-m", "proxy", "stdio", "--"]
 
 
 def sessions(client: str, commands: dict[str, Any], calls: dict[str, Any]) -> dict[str, Any]:
-    """What a client is told by each server. The last progress of `everything` races its answer in one client, so it is
-    left out."""
+    """Returns what a client is told by each server. The last progress of `everything` races its answer in one client,
+    so it is left out."""
     told: dict[str, Any] = asked(CLIENTS[client], commands, calls)
     if "everything" in told:
         told["everything"]["heard"] = told["everything"]["heard"][:3]

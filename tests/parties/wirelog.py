@@ -9,7 +9,7 @@ from tests.parties.tap import Exchange, Said
 
 
 def differences(front: list[Exchange], back: list[Exchange]) -> list[str]:
-    """What the proxy has changed, added or kept: nothing but its own questions for the list of tools."""
+    """Returns what the proxy has changed, added or kept: nothing but its own questions for the list of tools."""
     found = []
     unmatched = list(back)
     for exchange in front:
@@ -23,13 +23,13 @@ def differences(front: list[Exchange], back: list[Exchange]) -> list[str]:
 
 
 def opens_session(front: list[Exchange]) -> bool:
-    """Whether the server has given a session."""
+    """Returns whether the server has given a session."""
     answers = [exchange.answer for exchange in front if exchange.answer is not None]
     return any(name == "mcp-session-id" for answer in answers for name, _ in answer.fields)
 
 
 def endings(front: list[Exchange]) -> set[str]:
-    """How a server answers to the end of its sessions."""
+    """Returns how a server answers to the end of its sessions."""
     return {each.answer.start for each in front if each.request.start == "DELETE" and each.answer is not None}
 
 

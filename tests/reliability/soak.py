@@ -1,7 +1,7 @@
-"""The soak: a proxy in a process of its own, callers and disturbers in this one, and faults all the time.
+"""The soak: a proxy in its own process, callers and disturbers in this one, and faults all the time.
 
 Every second the config is exchanged as kubelet does it, every tenth time by one with mistakes; every few seconds the
-upstream is killed and started again on the same port. What is counted stands in `Measured`.
+upstream is killed and started again on the same port. What is counted is in `Measured`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CALLERS: Final = 12
 DISTURBERS: Final = 4
 # Between two calls of one caller: leaves room for the other processes of a small machine.
 PAUSE: Final = 0.02
-# A busy machine goes on until so many calls came out as they must.
+# A busy machine continues until so many calls came out as they must.
 LEAST: Final = 200
 _WARM: Final = 5.0
 _QUIET: Final = 3.0
@@ -56,7 +56,7 @@ class Measured:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all promises were kept."""
+        """Returns whether all promises were kept."""
         kept = not self.told.lost and not self.invalid_arrived and not self.arrived_twice
         return kept and self.exit_code == 0 and not self.defects
 

@@ -1,4 +1,4 @@
-"""A tool in a process of its own. Each call that reaches it is judged here once more, by hand and not by a schema, and
+"""A tool in its own process. Each call that reaches it is judged here once more, by hand and not by a schema, and
 written down before it is answered; the answer is the very body that came. `kill -9` loses nothing of the book.
 
     python -m tests.reliability.upstream PORT BOOK
@@ -19,7 +19,7 @@ LARGE: Final = b"0123456789abcdef" * 65536  # 1 MiB, for clients that read slowl
 
 
 def is_valid(value: Any) -> bool:
-    """Whether a call is one the tool may get, whichever version of its schema is served."""
+    """Returns whether a call is one the tool may get, whichever version of its schema is served."""
     if not isinstance(value, dict) or not {"lat", "id"} <= value.keys() <= {"lat", "lon", "days", "id"}:
         return False
     numbers = all(_is_number(value[key]) for key in ("lat", "lon") if key in value)

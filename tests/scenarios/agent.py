@@ -1,6 +1,6 @@
 """A scripted agent that mends its calls by reading the answer's text alone: no schema, no error objects.
 
-It stands for a model at its most literal. It knows the call it made, the user's wish (for each thing the user said, the
+It means a model at its most literal. It knows the call it made, the user's wish (for each thing the user said, the
 ways it could be written down) and a dozen plain rules for reading a sentence. What it cannot read there it cannot know.
 """
 

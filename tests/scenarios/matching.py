@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# `<1500000 x Lorem ipsum >` in a scenario stands for a text of 1500000 characters.
+# `<1500000 x Lorem ipsum >` in a scenario means a text of 1500000 characters.
 _REPEATED = re.compile(r"<(\d+) x (.+?)>")
 
 
@@ -37,7 +37,8 @@ class Answer:
 
 
 def differences(expect: Mapping[str, Any], answer: Answer) -> list[str]:
-    """What of the expectation the answer does not meet. A key this table does not know is a mistake of the scenario."""
+    """Returns what of the expectation the answer does not meet. A key this table does not know is a mistake of the
+    scenario."""
     found: list[str] = []
     for key, wanted in expect.items():
         if key != "upstream":
@@ -109,7 +110,8 @@ _CHECKS: dict[str, Callable[[Any, Answer], list[str]]] = {
 
 
 def missing(wanted: Any, found: Any, path: str = "") -> list[str]:
-    """Where `found` lacks what `wanted` names: objects may hold more keys, lists must be as long, the rest equal."""
+    """Returns where `found` lacks what `wanted` names: objects may hold more keys, lists must be as long, the rest
+    equal."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         lacks = [f"{path}/{key} is missing" for key in wanted if key not in found]
         both = [key for key in wanted if key in found]

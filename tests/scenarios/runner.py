@@ -1,6 +1,6 @@
 """Runs one scenario over real sockets: a client, the real app with the scenario's config, a scripted tool service.
 
-A scenario file holds `name`, `config` (the text of a config; http://upstream.test stands for the scripted service),
+A scenario file holds `name`, `config` (the text of a config; http://upstream.test means the scripted service),
 `upstream` (its answers in order, then `{"ok": true}`) and `steps`. Each step sends one `request` {method, path,
 headers, body} and states what to `expect` of the answer (the keys of `matching.differences`), and in `upstream` which
 requests reach the tool. A step that does not say so expects none: a refused call never reaches a tool. A step may send
@@ -24,7 +24,7 @@ from tests.scenarios.matching import Answer, differences, json_text
 from tests.scenarios.upstream import Hit, ScriptedUpstream, scripted_upstream
 from tests.serving.wire import exchange_together, post
 
-# libyaml's, where there is one: a tenth of the time.
+# libyaml's, if there is one: a tenth of the time.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -81,7 +81,7 @@ async def _ask_together(url: str, requests: Sequence[Mapping[str, Any]]) -> list
 
 
 def hits(wanted: list[Mapping[str, str]], found: list[Hit]) -> list[str]:
-    """How the requests that reached the tool differ from those wanted: number, method, path, exact body."""
+    """Returns how the requests that reached the tool differ from those wanted: number, method, path, exact body."""
     if len(wanted) != len(found):
         return [f"{len(found)} requests reached the tool, not {len(wanted)}: {[hit.body for hit in found]}"]
     lacks = []

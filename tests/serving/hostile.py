@@ -1,6 +1,6 @@
 """Raw requests against the running proxy in front of an upstream that records what reaches it.
 
-`replay(cases)` writes each case on a socket of its own and says what came of it; `table(results)` is what
+`replay(cases)` writes each case on its own socket and says what came of it; `table(results)` is what
 docs/evidence/reliability.md shows. A case may end in two ways: refused by the proxy (in JSON, with a request id,
 counted), or forwarded, and then the upstream sees as many requests as `plainhttp` reads in the bytes, framed as it
 frames them. Anything else is a finding. On a terminal: `python -m tests.serving.hostile`.
@@ -129,8 +129,8 @@ class Recorder:
 
 
 def cut_short(held: bytes) -> bool:
-    """Whether bytes are one request whose body broke off, as it broke off on its way to the proxy. No upstream takes
-    such a part for the whole."""
+    """Returns whether bytes are one request whose body broke off, as it broke off on its way to the proxy. No upstream
+    takes such a part for the whole."""
     ends = (b"\r\n", b"0\r\n\r\n", b"\r\n0\r\n\r\n")
     return any(len(found) == 1 and not left for found, left in map(plainhttp.requests, (held + end for end in ends)))
 
@@ -154,7 +154,7 @@ def pieces(raw: bytes, feed: str) -> list[bytes]:
     if feed == "whole":
         return [raw]
     if feed == "halves":
-        middle = raw.find(b"\r\n") + 1 or len(raw) // 2  # between CR and LF, where there are some
+        middle = raw.find(b"\r\n") + 1 or len(raw) // 2  # between CR and LF, if there are some
         return [raw[:middle], raw[middle:]]
     return [raw[at : at + 1] for at in range(len(raw))]
 
@@ -213,7 +213,7 @@ async def run(case: Case, feed: str, proxy: Proxied, upstream: Recorder) -> Resu
 
 
 def wrongly_framed(case: Case, upstream: Recorder) -> Iterable[str]:
-    """What reached the upstream and should not have, in number or in form."""
+    """Yields what reached the upstream and should not have, in number or in form."""
     if upstream.unreadable:
         yield f"unreadable bytes reached the upstream: {upstream.unreadable[0][:80]!r}"
     sent = iter(plainhttp.requests(case.raw)[0])
@@ -223,7 +223,7 @@ def wrongly_framed(case: Case, upstream: Recorder) -> Iterable[str]:
 
 
 def equal(sent: Request, arrived: Request) -> bool:
-    """Whether a request arrived as it was sent, but for what belongs to one hop."""
+    """Returns whether a request arrived as it was sent, but for what belongs to one hop."""
     path = re.sub(r"^[A-Za-z]+://[^/?]*", "", sent.target)
     named = {name.strip().lower() for value in sent.values("connection") for name in value.split(",")}
     dropped = _HOPS | named
@@ -241,7 +241,7 @@ def equal(sent: Request, arrived: Request) -> bool:
 
 
 def badly_refused(refusals: Iterable[Seen]) -> Iterable[str]:
-    """What is wrong with answers of the proxy's own."""
+    """Yields what is wrong with answers of the proxy's own."""
     for seen in refusals:
         if not seen.header("x-request-id"):
             yield f"{seen.status} without X-Request-ID"
@@ -254,7 +254,7 @@ def badly_refused(refusals: Iterable[Seen]) -> Iterable[str]:
 
 
 async def refusals(proxy: Proxied) -> int:
-    """How many refused requests the metrics count."""
+    """Returns how many refused requests the metrics count."""
     text = (await proxy.ask_admin("/metrics")).body.decode()
     return int(sum(float(value) for value in re.findall(r"^toolproxy_errors_total\{.*\} (\S+)$", text, re.M)))
 
@@ -285,7 +285,7 @@ def patient(seconds: str) -> dict[str, str]:
 
 
 def is_whole(case: Case) -> bool:
-    """Whether nobody has to wait for more: the case is read to its end."""
+    """Returns whether nobody has to wait for more: the case is read to its end."""
     return not plainhttp.requests(case.raw)[1]
 
 

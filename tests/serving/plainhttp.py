@@ -105,7 +105,7 @@ def chunks(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def trailers(raw: bytes) -> bytes:
-    """What follows the trailers."""
+    """Returns what follows the trailers."""
     while True:
         line, end, raw = raw.partition(b"\r\n")
         if not end:

@@ -84,7 +84,7 @@ class Parties:
         return await asyncio.open_connection("127.0.0.1", self.proxy.port, ssl=self.tls, server_hostname=name)
 
     async def say(self, *packets: bytes, answers: int = 1, end: bool = False) -> None:
-        """Sends packets on a connection of its own and reads so many answers; with `end`, all until the connection
+        """Sends packets on its own connection and reads so many answers; with `end`, all until the connection
         ends."""
         reader, writer = await self.connect()
         for packet in packets:
@@ -106,7 +106,7 @@ class Parties:
         await until(lambda: len(self.tool.seen) >= count)
 
     def is_half_closed(self) -> bool:
-        """Whether the proxy has heard that a client sends no more."""
+        """Returns whether the proxy has heard that a client sends no more."""
         return any(cast(Connection, each).half_closed for each in self.proxy.serving.ports[0].listener.connections)
 
     async def wait_logged(self, count: int) -> None:
@@ -191,7 +191,7 @@ async def record(
     scenario: Scenario, fast: bool, tls: tuple[Path, ssl.SSLContext] | None = None, forced: bool = False
 ) -> tuple[list[str], int]:
     """Plays a scenario before a proxy: what all parties saw, and how many calls ran without a task. `forced`: a call
-    that waits goes on in a task, whatever it waits for."""
+    that waits continues in a task, whatever it waits for."""
     hold = asyncio.Event()
     keys = dict(UNSAMPLED)
     if tls is not None:

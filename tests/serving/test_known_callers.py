@@ -74,7 +74,7 @@ def _exchange_store(proxy: Proxied, kind: type[MemoryStore]) -> MemoryStore:
 
 
 async def _run(seed: int, kind: type[MemoryStore]) -> list[Any]:
-    """What clients, the tool, the log and the store see of some calls."""
+    """Returns what clients, the tool, the log and the store see of some calls."""
     chance = Random(seed)
     refused = [("/by_id", BODIES[0], CALLERS[1])] * 4  # by the tool, before anything else has failed
     calls = [*refused, *((path, chance.choice(BODIES), chance.choice(CALLERS)) for path in PATHS for _ in range(24))]

@@ -282,7 +282,8 @@ async def test_bounds_the_framing_of_a_request_that_comes_behind_others(before: 
     assert (FRAMING_PER_TURN + PIECE) // 5 >= max(grown)  # the parser itself may hold a piece
 
 
-# --- whether the connection goes on -----------------------------------------------------------------------------------
+# --- whether the connection continues
+# -----------------------------------------------------------------------------------
 KINDS = {"whole": told, "length": in_pieces, "chunks": in_pieces}
 
 

@@ -182,7 +182,7 @@ def group() -> Iterator[Path]:
 
 
 def read_kills(group: Path) -> int:
-    """How often the kernel has ended a process of the group."""
+    """Returns how often the kernel has ended a process of the group."""
     events = next(path for name in ("memory.events", "memory.oom_control") if (path := group / name).exists())
     return next(int(line.split()[1]) for line in events.read_text().splitlines() if line.startswith("oom_kill "))
 

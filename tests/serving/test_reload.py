@@ -97,7 +97,7 @@ async def samples(proxy: Proxied) -> dict[str, float]:
 
 
 async def kinds(proxy: Proxied) -> tuple[int, int]:
-    """How a text and a number are answered."""
+    """Returns how a text and a number are answered."""
     return (await proxy.post("/a", b'{"x": "t"}')).status, (await proxy.post("/a", b'{"x": 1}')).status
 
 

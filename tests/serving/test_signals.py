@@ -211,7 +211,7 @@ async def test_the_first_process_of_a_container_that_is_ended_while_it_starts_en
     imported: str, tmp_path: Path
 ) -> None:
     """Linux hands a signal without a handler to no first process of a PID namespace: today's reason is that the
-    handler stands before the imports. The signal is sent while a module is about to be imported."""
+    handler is before the imports. The signal is sent while a module is about to be imported."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip(
             "no PID namespace can be made here: run the tests as root, with unshare (apt-get install util-linux)"

@@ -47,7 +47,7 @@ def check_of(table: RouteTable, route: str = "/one") -> Check:
 
 
 def written(check: Check) -> bool:
-    """Whether the judge has its code; before, `accepts` is the method that would write it."""
+    """Returns whether the judge has its code; before, `accepts` is the method that would write it."""
     return getattr(check.accepts, "__name__", "") == "A0"
 
 

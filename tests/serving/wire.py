@@ -158,7 +158,7 @@ async def exchange(port: int, *parts: bytes) -> Seen:
 
 
 async def exchange_together(port: int, requests: Sequence[bytes]) -> list[Seen]:
-    """Sends requests at once, each on a connection of its own that is open before, and reads the answer to each: on a
+    """Sends requests at once, each on its own connection that is open before, and reads the answer to each: on a
     busy machine, too, all of them arrive before the first is answered."""
     streams = [await asyncio.open_connection("127.0.0.1", port) for _ in requests]
     await run_others()  # the server has taken all connections

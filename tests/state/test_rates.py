@@ -26,7 +26,7 @@ class TestClock:
 
 
 def calls_in(seconds: float, rate: Rate, every: float) -> int:
-    """How many of the calls that come `every` so many seconds are let through within so many seconds."""
+    """Returns how many of the calls that come `every` so many seconds are let through within so many seconds."""
     clock, passed = TestClock(), 0
     table, until = RateTable(clock, 10), clock.seconds + seconds
     while clock.seconds < until:

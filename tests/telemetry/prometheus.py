@@ -46,7 +46,7 @@ class Prometheus:
     url: str
 
     def ask(self, path: str, **query: str) -> Any:
-        """What its API answers."""
+        """Returns what its API answers."""
         asked = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(asked, timeout=60) as response:  # noqa: S310 - our own loopback server
             return json.load(response)["data"]

@@ -69,7 +69,7 @@ def tokens(expression: str) -> list[tuple[str, str]]:
 
 
 def named(expression: str) -> Query:
-    """What an expression names. Raises ValueError for brackets that do not match."""
+    """Returns what an expression names. Raises ValueError for brackets that do not match."""
     query, rest = Query(), iter(tokens(expression))
     depth = 0
     pending: str | None = None

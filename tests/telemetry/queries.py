@@ -55,7 +55,7 @@ def without_stand_in(expression: str) -> str:
 
 
 def mistakes(expression: str) -> list[str]:
-    """What an expression names that the catalogue does not know."""
+    """Returns what an expression names that the catalogue does not know."""
     query = named(expression)
     found = [mistake for metric in query.metrics for mistake in _of(metric)]
     known = {label for metric in query.metrics for label in _labels(metric)}
@@ -93,7 +93,8 @@ def _of(metric: Named) -> Iterator[str]:
 
 
 def _never(sign: str, text: str, values: tuple[str, ...]) -> list[str]:
-    """What a matcher asks for that a label never is. Of a pattern each plain alternative, else the whole has to fit."""
+    """Returns what a matcher asks for that a label never is. Of a pattern each plain alternative, else the whole has to
+    fit."""
     if sign in ("=", "!="):
         return [] if text in values else [text]
     if re.fullmatch(r"[\w|]+", text):

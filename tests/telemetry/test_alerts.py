@@ -66,7 +66,7 @@ CASES: Final[dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]]] = {
     ),
     "ToolproxyDeliveredLow": (
         [*finished(delivered=90, upstream_error=4), counted("errors_total", f'{CALL},code="INTERNAL_ERROR"', 2)],
-        # A healthy mix: 12 % of the calls are wrong at first, and the tool answers some with a 404 of its own.
+        # A healthy mix: 12 % of the calls are wrong at first, and the tool answers some with its own 404.
         [
             *finished(
                 delivered=70, repaired=3, corrected=11, refused=12, tool_error=9, upstream_error=1, passthrough=9

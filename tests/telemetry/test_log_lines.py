@@ -35,7 +35,7 @@ CHANGES: dict[str, Any] = {
     "questions": [CorrectionQuestion(Layer.VALIDATION_FEEDBACK, QuestionOutcome.DELIVERED, 0.5)],
     "trace": Trace("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "", 1, "", str),
 }  # fmt: skip
-# `corrections` stand beside `questions`; hooks that failed have lines of their own; `line` is what is made of the rest.
+# `corrections` are next to `questions`; hooks that failed have their own lines; `line` is what is made of the rest.
 # `access` and `sent` are for the audit.
 UNTOLD = {
     "events", "settling", "answer", "corrections", "hook_failures", "call", "policy", "checked", "result", "replaced",

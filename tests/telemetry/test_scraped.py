@@ -116,7 +116,7 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
             with prometheus(tmp_path, f"127.0.0.1:{proxy.admin}", ALERTS) as scraping:
                 await until(lambda: scraping.values("toolproxy_build_info"))
                 await happen(proxy, listing, "while it scrapes")
-                # Without what stands in for series that are not there: every query has to find its own.
+                # Without what is in for series that are not there: every query has to find its own.
                 missing = await empty(scraping, 120, [(title, without_stand_in(query)) for title, query in panels()])
                 groups = (await asyncio.to_thread(scraping.ask, "rules"))["groups"]
 

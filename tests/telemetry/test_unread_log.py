@@ -79,7 +79,7 @@ async def serving(folder: Path, log_to: int | None = None) -> AsyncIterator[Proc
 
 
 async def answered(running: Process, calls: int) -> int:
-    """How many of so many calls on eight connections were answered with 200."""
+    """Returns how many of so many calls on eight connections were answered with 200."""
 
     async def one(count: int) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)

@@ -1,6 +1,6 @@
 """Recognises a correct config by only those parts of the published schema that it uses.
 
-A property's schema applies only where an object has that property. So the schema without the properties whose names
+A property's schema applies only if an object has that property. So the schema without the properties whose names
 appear nowhere in a config accepts it exactly where the whole schema does. A config names few of the several hundred
 properties, and writing code for the others took a tenth of a start.
 
@@ -22,8 +22,8 @@ ENABLED = True
 
 
 def accepts(load_schema: Callable[[frozenset[str]], JsonValue], value: JsonValue) -> bool:
-    """Whether the published schema accepts a config. `load_schema` returns it with at least the properties of these
-    names. No property of a config is called `properties`."""
+    """Returns whether the published schema accepts a config. `load_schema` returns it with at least the properties of
+    these names. No property of a config is called `properties`."""
     used = frozenset(key for part in walk(value) if isinstance(part, dict) for key in part)
     with trust_patterns():
         return compile_check(select_used(load_schema(used), used)).accepts(value)

@@ -20,7 +20,7 @@ _WHOLE_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
 def is_schema_place(path: Pointer) -> bool:
-    """Whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
+    """Returns whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
     if path[2:4] == ("mcp", "tools"):
         return len(path) == 6 and path[5] in ("schema", "overlay")
     if path[2:3] == ("parameters",):
@@ -45,8 +45,8 @@ for _place in _PLACES:
 
 
 def may_hold_secret(path: Pointer) -> bool:
-    """Whether a value is never shown: a key declares it as a secret, or it is one of a plugin: the store's URL and
-    password, environments, and values under secret names in the model endpoint's request."""
+    """Returns whether a value is never shown: a key declares it as a secret, or it is one of a plugin: the store's URL
+    and password, environments, and values under secret names in the model endpoint's request."""
     for length, steps in _DECLARED.get(path[:1], ()):
         if len(path) >= length and all(path[number] == step for number, step in steps):
             return True

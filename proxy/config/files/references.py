@@ -113,5 +113,5 @@ class Collector:
 
 
 def is_below(path: Path, folder: Path) -> bool:
-    """Whether a path lies below a folder, with symbolic links followed."""
+    """Returns whether a path lies below a folder, with symbolic links followed."""
     return path.resolve().is_relative_to(folder.resolve())

@@ -78,14 +78,14 @@ def read_file(path: Path) -> bytes:
 
 
 def describe_failure(error: OSError | ValueError) -> str:
-    """Why a file cannot be read, in words."""
+    """Returns why a file cannot be read, in words."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8 text"
     return getattr(error, "strerror", None) or str(error)
 
 
 class Files:
-    """Reads files and keeps each. `seen` has the hash of every requested file, '' where it could not be read; `secrets`
+    """Reads files and keeps each. `seen` has the hash of every requested file, '' if it could not be read; `secrets`
     are those that hold a secret."""
 
     def __init__(self) -> None:

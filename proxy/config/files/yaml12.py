@@ -41,7 +41,7 @@ _WORDS: Final = {
 
 @value_class
 class YamlNode:
-    """A value and where it stands. `children` holds the nodes of a mapping or list by key or index, `keys` the places
+    """A value and where it is. `children` holds the nodes of a mapping or list by key or index, `keys` the places
     of a mapping's keys, `size` the number of values inside with every alias unfolded."""
 
     value: JsonValue
@@ -53,7 +53,7 @@ class YamlNode:
 
     def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
         """Line and column of the value at a path, or of the nearest one around it that exists; with `key` those of the
-        mapping key that the path ends with, where it ends with one."""
+        mapping key that the path ends with, if it ends with one."""
         node = self
         for depth, step in enumerate(path, 1):
             if key and depth == len(path) and (place := node.keys.get(str(step))) is not None:
@@ -103,7 +103,7 @@ _FLOW_REFERENCE: Final = re.compile(r"(?<![\"'\w])\$\{[^}\"']*\}")
 
 
 def _explain_syntax(error: yaml.MarkedYAMLError, content: str, line: int, column: int) -> YamlError:
-    """The parser's complaint with its remedy, where a usual cause is known; a quote that is never closed is reported
+    """The parser's complaint with its remedy, if a usual cause is known; a quote that is never closed is reported
     where it opens."""
     problem = error.problem or error.context or ""
     written = content.splitlines()[line - 1] if line <= len(content.splitlines()) else ""
@@ -213,7 +213,7 @@ def _make_problem(event: Any, message: str) -> YamlError:
 
 
 def read_scalar(text: str) -> JsonValue:
-    """What plain text means by the YAML 1.2 core schema (section 10.3.2), as a JSON value."""
+    """Returns what plain text means by the YAML 1.2 core schema (section 10.3.2), as a JSON value."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):

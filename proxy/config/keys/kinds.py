@@ -3,7 +3,7 @@
     Kind   what a place of the config takes: its JSON Schema, and the reader of a value that the schema accepts
     ConfigKey    one key of a mapping
 
-A key's default stands on the class that uses the value. The schema shows it as a config would write it.
+A key's default is on the class that uses the value. The schema shows it as a config would write it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Kind:
 
     `facts` are its keywords in JSON Schema, besides those of its parts: the `keys` of a mapping with the class that
     they fill, the `options` of a union, the `item` of a list, and the `values` of a table by a pattern of their names.
-    One with a `name` stands under `$defs`. If it `is_secret`, no dump shows its texts, which may come from a file.
+    One with a `name` is under `$defs`. If it `is_secret`, no dump shows its texts, which may come from a file.
     """
 
     facts: Facts
@@ -86,7 +86,7 @@ class Kind:
         return found
 
     def list_secrets(self, known: dict[str, list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
-        """The places in it of which all that is below is secret; `*` stands for any name or number. It keeps those
+        """The places in it of which all that is below is secret; `*` means any name or number. It keeps those
         of each kind with a name in `known`."""
         if self.is_secret:
             return [()]

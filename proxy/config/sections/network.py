@@ -41,7 +41,7 @@ def read_listen(context: Context, files: Files) -> Listen:
 
 
 def read_address(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
-    """Reads `host:port`, `unix:/path`, or a mapping; `port` stands where the mapping names none. Reports an entry that
+    """Reads `host:port`, `unix:/path`, or a mapping; `port` is if the mapping names none. Reports an entry that
     names two addresses, or none."""
     if isinstance(value, dict):
         host, unix = reveal(value.get("host", Address().host)), reveal(value.get("unix", ""))
@@ -117,7 +117,7 @@ def _find_paths(
 
 
 def _fits(context: Context, at: Pointer, paths: Mapping[str, Path], authorities: str) -> bool:
-    """Whether OpenSSL accepts the files; reports a mistake otherwise."""
+    """Returns whether OpenSSL accepts the files; reports a mistake otherwise."""
     probe = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found = len(context.mistakes)
     wanted = {"cert": "a PEM certificate and its own key, not encrypted", authorities: "one or more PEM certificates"}

@@ -24,7 +24,7 @@ ENABLED = True
 
 
 def accepts(schema: JsonValue, draft: Draft) -> bool:
-    """Whether a draft's meta-schema accepts a schema. `format` is only an annotation in meta-schemas."""
+    """Returns whether a draft's meta-schema accepts a schema. `format` is only an annotation in meta-schemas."""
     return _judge(draft)(schema)
 
 

@@ -1,6 +1,6 @@
 """Writes the functions of a program (`program.py`) whole: the signature, the entry's frame, and the body.
 
-`unevaluatedProperties` and `unevaluatedItems` need functions of their own: they judge what no other keyword of the node
+`unevaluatedProperties` and `unevaluatedItems` need their own functions: they judge what no other keyword of the node
 has judged in place. So the other keywords are judged first; then a collector adds up the keys or indexes that they
 evaluated. Only subschemas that accept the value count (2020-12 core 7.7.1.1), so the collector asks the branches again.
 Those answers are remembered where asking again could add up to much work.

@@ -5,7 +5,7 @@ Each node may have four functions: `a` judges a value (`a(v, m) -> bool`), `r` r
 entries, which take a value alone. `m` remembers verdicts (`State`), `p` is the path to the value.
 Writing a function asks for the functions it calls, so one link writes everything that a node needs, once. Little is
 compiled at a time: CPython lets no other thread run while it compiles a text, and a large schema is written while calls
-are served. Behind `Program` stand the few functions that generated code calls; `SPACE` gives their global names.
+are served. Behind `Program` are the few functions that generated code calls; `SPACE` gives their global names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Program:
             name = self.call(kind, node)
             try:
                 self._link()
-            except BaseException:  # a half-written function is written anew on the next request
+            except BaseException:  # a half-written function is written again on the next request
                 self._written, self._pending, self._tables = written, [], []
                 raise
             function: Callable[[JsonValue], Any] = self._space[name]
@@ -113,7 +113,7 @@ class Program:
         return self.constant("match", matcher.search, pattern), matcher.linear
 
     def any_pattern(self, patterns: Iterable[str]) -> str | None:
-        """The name of a function that says whether any of several patterns matches; None where that would not be
+        """The name of a function that says whether any of several patterns matches; None if that would not be
         faster."""
         wanted = tuple(patterns)
         search = match_any(wanted) if len(wanted) >= _SEVERAL else None
@@ -227,7 +227,7 @@ def branches(
 def choose_branch(
     value: JsonValue, path: Pointer, state: State, judge: Judge, report: Reporter, number: int, pins: tuple[Pin, ...]
 ) -> tuple[tuple[BrokenKeyword, ...], ...] | None:
-    """The branches of a union whose discriminator names branch `number` (None where that accepts the value): the others
+    """The branches of a union whose discriminator names branch `number` (None if that accepts the value): the others
     are broken at the discriminator alone."""
     reported = branches(value, path, state, (report,))
     if not reported:  # too deep

@@ -51,7 +51,7 @@ class Check:
         self.formats: Final = formats
         self.linear: Final = linear
         self._engine = engine
-        # Only one thread writes code: what another call uses must not change meanwhile.
+        # Only one thread writes code: what another call uses must not change in the meantime.
         self._writing = RLock()
         self.judges: dict[Node, Callable[[JsonValue], bool]] = {}
         self.prepared: set[bool] = set()
@@ -63,7 +63,7 @@ class Check:
         return f"Check({self.root.uri})"
 
     def accepts_at(self, node: Node, value: JsonValue) -> bool:
-        """Whether a parsed value is valid against one node of the schema."""
+        """Returns whether a parsed value is valid against one node of the schema."""
         return self._judge_at(node)(value)
 
     def _judge_at(self, node: Node) -> Callable[[JsonValue], bool]:
@@ -120,7 +120,7 @@ def compile_check(
     for one that fails its meta-schema, names an unsupported draft, refers to what is not there, never ends, or is
     beyond a bound."""
     schemas = Schemas(schema, documents, base)
-    # A schema with a meta-schema of its own is checked against its draft's.
+    # A schema with its own meta-schema is checked against its draft's.
     checked = {key: value for key, value in schema.items() if key != "$schema"} if schemas.own_dialect else schema
     check_schema(checked, schemas.draft)
     schemas.check_references()

@@ -152,7 +152,7 @@ def sole_group(node: Node) -> str | None:
 # --- writes the functions of a node -----------------------------------------------------------------------------------
 # Beyond this indentation, or this many nested nodes, a node becomes a function: CPython allows 20 nested loops.
 MAX_LEVEL: Final = 14
-# A longer function calls functions for its remaining nodes: compiling it would block the calls served meanwhile.
+# A longer function calls functions for its remaining nodes: compiling it would block the calls served in the meantime.
 LONG: Final = 500
 
 # The rank of keywords that judge what all others of their node have left.
@@ -225,7 +225,7 @@ class Writer:
             del self.lines[start:]
 
     def is_silent(self, start: int) -> bool:
-        """Whether the lines from `start` on do nothing."""
+        """Returns whether the lines from `start` on do nothing."""
         return all(line.lstrip().startswith("#") for line in self.lines[start:])
 
     def name(self, prefix: str) -> str:

@@ -65,11 +65,11 @@ class PinnedTools(Protocol):
     def unpinned(self) -> Mapping[str, str]: ...
 
     def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
-        """Whether a tool is defined as it was approved."""
+        """Returns whether a tool is defined as it was approved."""
 
     def describe_change(self, name: str, definition: tuple[str, ...], known: Mapping[str, JsonValue]) -> str:
-        """How a tool that is not pinned differs from what was approved. `known`: what is there to show of its parts, by
-        the keys of `DEFINED`."""
+        """Returns how a tool that is not pinned differs from what was approved. `known`: what is there to show of its
+        parts, by the keys of `DEFINED`."""
 
 
 # --- its schema -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What the operator decided for one tool, compiled and immutable: how its calls are judged, repaired and answered.
 
-`config/` writes these values, `decide`, the retry contract and the envelope read them. Every default stands here,
+`config/` writes these values, `decide`, the retry contract and the envelope read them. Every default is here,
 once; `config/model.py` takes its defaults from these classes and the docs page of defaults is generated from them.
 """
 
@@ -31,7 +31,7 @@ class Mode(StrEnum):
 
 class UnknownKeys(StrEnum):
     """What happens to keys the schema does not name: as the schema says, reported, refused (Acode strict mode), or
-    forwarded for the tool to judge, also where the schema forbids them."""
+    forwarded for the tool to judge, also if the schema forbids them."""
 
     SCHEMA = "schema"
     WARN = "warn"
@@ -103,7 +103,7 @@ class RepairPolicy:
 
 
 class ByAddress(StrEnum):
-    """What is counted where a conversation is known by its address alone, which several users may share: `digest` links
+    """What is counted if a conversation is known only by its address, which several users may share: `digest` links
     the very same arguments and nothing else, `count` counts as with an id, `off` counts nothing."""
 
     DIGEST = "digest"
@@ -159,7 +159,7 @@ class CallCap:
     """How often a conversation may call one tool successfully (Compozy gap 2). `limit` None: as often as it likes.
 
     `ttl` in seconds: how long a conversation's count is remembered after its last call. `by_address`: the cap holds
-    also where a conversation is known by its address alone, which several users may share.
+    also if a conversation is known only by its address, which several users may share.
     """
 
     limit: int | None = None
@@ -187,7 +187,7 @@ class UpstreamErrors(StrEnum):
     OUTAGES = "outages"
 
     def is_handed_on(self, status: int) -> bool:
-        """Whether an error of this HTTP status goes to the client as it is."""
+        """Returns whether an error of this HTTP status goes to the client as it is."""
         return self is UpstreamErrors.PASSTHROUGH or (self is UpstreamErrors.OUTAGES and status != 429 and status < 500)
 
 
@@ -198,7 +198,7 @@ class ResendPolicy:
     `deadline` is for all sends of one call together, None: the time one may take. `backoff` bounds the wait before the
     first resend, doubled each time up to `max_backoff`. `idempotent`: calling the tool twice does what calling it once
     does. `key_header`: the header (lower case) by which the upstream recognises a call it has seen, '' for none;
-    `mint_key` sets it where the client does not. `on_retry_after`: 429 and 503 are waited for where they say how long.
+    `mint_key` sets it if the client does not. `on_retry_after`: 429 and 503 are waited for where they say how long.
     """
 
     max_resends: int = 2
@@ -247,7 +247,7 @@ class ListedSchema:
 
 @value_class
 class PolicyValues:
-    """The values of a policy that reach the core as the config says them: the field of a further such key stands here.
+    """The values of a policy that reach the core as the config says them: the field of a further such key is here.
 
     `wrap_success`: a JSON answer goes to the client as `{success: true, data: ...}` (GoMind's `ToolResponse`). `added`:
     the values of plugins' keys, by key. `limits`: how often the tool may be called by whom, None for any number.
@@ -275,12 +275,12 @@ def list_policy_values(policy: PolicyValues) -> dict[str, Any]:
 
 @value_class
 class ToolPolicy(PolicyValues):
-    """Everything that decides one tool's calls. `check` is None where the operator wrote `validation: off`.
+    """Everything that decides one tool's calls. `check` is None if the operator wrote `validation: off`.
 
     `fingerprint` is a hash of the whole policy: a call that failed under one policy is validated again under another.
     `schema_id` is a hash of the schema only, for logs. `container` is set for a tool that is a container, `member_of`
     for a function of one that must be expanded first (`require_expansion`). `channels` validates what is not in the
-    body. `operation`: how its calls stand in HTTP requests. `answer`: what the tool may answer, None for anything.
+    body. `operation`: how its calls are in HTTP requests. `answer`: what the tool may answer, None for anything.
     `reads`, `adds` and `changes`: its annotations or its HTTP method state that it only reads, that it only adds, or
     that it changes or removes something. `finalising`: nothing is called, a model's final output is checked (Compozy
     gap 5). `listed`: the schema is not compiled here, `check` is None, and a child process validates. `answers_here`:

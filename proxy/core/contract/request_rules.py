@@ -1,6 +1,6 @@
 """What is judged of an HTTP request beside its body, and how a request is written from arguments. Pure.
 
-The main job knows what becomes of a query string. What an operation is, and how its parameters stand in path, query,
+The main job knows what becomes of a query string. What an operation is, and how its parameters are in path, query,
 headers and forms, the extension `operations` knows; a policy holds what judges (`ChannelJudge`, `OperationRule`).
 """
 
@@ -43,7 +43,7 @@ class ChannelJudge(Protocol):
 class RequestForm(Protocol):
     """How the arguments of a tool become an HTTP request, before the schema of the tool is known.
 
-    `path` has its parameters (`path_names`) in braces, `body` is the media type of the body, '' where there is none.
+    `path` has its parameters (`path_names`) in braces, `body` is the media type of the body, '' if there is none.
     `is_plain`: the body alone is the arguments, as on a route written by hand; `has_json`: it is JSON.
     """
 
@@ -84,7 +84,7 @@ class WrittenRequest:
 
 
 class OperationRule(Protocol):
-    """How the calls of one tool stand in HTTP requests, made from a `template`.
+    """How the calls of one tool are in HTTP requests, made from a `template`.
 
     `by_name`: clients send the arguments as JSON, so that each request has to be written from them; else they send the
     request itself. `matrix`: the path parameters in whose text `;` has a meaning. `argument_names`: place and name of
@@ -101,7 +101,7 @@ class OperationRule(Protocol):
     def argument_names(self) -> Mapping[tuple[str, str], str]: ...
 
     def find_unwritable(self, value: JsonValue, sent: JsonValue = ABSENT) -> tuple[Violation, ...]:
-        """Why arguments cannot be written as a request; nothing where they can. What is as it was `sent` is not
+        """Returns why arguments cannot be written as a request; nothing if they can. What is as it was `sent` is not
         written."""
 
     def write(self, value: JsonValue) -> WrittenRequest:

@@ -56,8 +56,8 @@ def decode_escapes(text: str) -> str:
 
 
 def leaves_segment(value: str, *, judged: bool = True) -> bool:
-    """Whether a decoded segment could be more than one segment, or another one, for a lenient server. Not `judged`:
-    slashes escaped twice and path parameters are the business of the server behind."""
+    """Returns whether a decoded segment could be more than one segment, or another one, for a lenient server. Not
+    `judged`: slashes escaped twice and path parameters are the business of the server behind."""
     if not any(character in value for character in ".%;/\\"):
         return False
     plain = decode_escapes(value)
@@ -90,8 +90,8 @@ def _is_parameter(segment: str) -> bool:
 
 
 def may_reach(path: tuple[str, ...], judged: tuple[str, ...]) -> bool:
-    """Whether a folded path can name the same place as a judged one, with parameters or without. The path may have a
-    format at its end: `t.json` names `t`."""
+    """Returns whether a folded path can name the same place as a judged one, with parameters or without. The path may
+    have a format at its end: `t.json` names `t`."""
     if len(path) != len(judged):
         return False
     pairs = list(zip(path, judged, strict=True))

@@ -1,4 +1,4 @@
-"""Tool names that are not known as they stand, and the two repairs that find the tool they mean.
+"""Tool names that are not known as they are, and the two repairs that find the tool they mean.
 
 `trim` takes off what a model's template left around a known name (docs/repair.md): template tokens such as
 `<|channel|>` that leaked into it, quotes, a counter (`:0`), and a namespace that some client or model puts in front.
@@ -55,7 +55,7 @@ def list_root_properties(check: Check) -> frozenset[str]:
     return frozenset(name for node in nodes_at(check, ()) for name in node.properties)
 
 
-# --- tool names that are not known as they stand ----------------------------------------------------------------------
+# --- tool names that are not known as they are ----------------------------------------------------------------------
 RULE: Final = "tool_name_trim"
 FOLD_RULE: Final = "tool_name_fold"
 
@@ -92,7 +92,7 @@ def unfold(name: str, known: Collection[str]) -> str | None:
 
 
 def is_same_tool(name: str, tool: str) -> bool:
-    """Whether two names are equal, or the same name in two identifier styles."""
+    """Returns whether two names are equal, or the same name in two identifier styles."""
     return name == tool or unfold(name, (tool,)) == tool
 
 

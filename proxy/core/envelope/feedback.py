@@ -82,14 +82,14 @@ def render_feedback(view: FailureView) -> str:
     kind = "Example" if result.example_complete else "Shape"
     has_example = result.example and not result.escalated
     example = f"{kind} of valid arguments: {escape(result.example)}" if has_example else ""
-    # One that is not too long; what is in error stands in each of them.
+    # One that is not too long; what is in error is in each of them.
     enough = _ENOUGH * (2 if any(each.hint.startswith(_OPEN_MEANING) for each in view.shown) else 1)
     sizes = [text for text in sizes if len(text) <= enough] or sizes[-1:]
     needs_accepts = _need_accepts(result.failure.violations)
     reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and needs_accepts else 0
     blocks = _make_blocks(view.shown, has_accepts=bool(sizes))
     if sizes and sum(len(each.write()) + 1 for each in blocks) + len(sizes[-1]) > room:
-        blocks = _make_blocks(view.shown, has_accepts=False)  # the fields stand with the errors
+        blocks = _make_blocks(view.shown, has_accepts=False)  # the fields are with the errors
     errors, is_whole = _write_errors(view, blocks, room - reserved)
     sizes = sizes if needs_accepts or not is_whole or view.left_out else []
     room -= len(errors) + 2
@@ -110,7 +110,7 @@ def render_feedback(view: FailureView) -> str:
     return cut(replace_surrogates("\n\n".join(filter(None, (opening, errors, picture, notes, last)))), size)
 
 
-# In a longer text no shape stands beside Accepts if it holds nothing but placeholders.
+# In a longer text no shape is next to Accepts if it holds nothing but placeholders.
 _LONG: Final = 900
 _KEPT: Final = re.compile(r'^(?:Shape|Example) of valid arguments: |"(?:[^"\\]|\\.)*":|"<[^"]*>"|[{}\[\],]')
 # Errors that say only with the signature what to send; a wrong type does if what is expected ends so.
@@ -119,7 +119,7 @@ _OPEN: Final = re.compile(r"object|array(?! of)|array of array| more\)|long valu
 _OF_VALUES: Final = (codes.TYPE_MISMATCH, codes.ENUM_MISMATCH)
 # So many characters of a signature are enough: with more, only what is in no error is described at length.
 _ENOUGH: Final = 369
-# An unknown key that may stand for any field: each of them has its type.
+# An unknown key that may mean any field: each of them has its type.
 _OPEN_MEANING: Final = "If no other field"
 
 
@@ -249,7 +249,7 @@ def _length(texts: list[str]) -> int:
 
 def _make_blocks(shown: Iterable[Shown], has_accepts: bool) -> list[_Block]:
     """The blocks of some errors. What is wrong or expected at several places alike is written out at the first; the
-    declared keys of an object stand in Accepts, or at its first unknown key."""
+    declared keys of an object are in Accepts, or at its first unknown key."""
     blocks: list[_Block] = []
     alike: dict[tuple[str, str, str, str], Shown] = {}
     places_seen: dict[str, Shown] = {}
@@ -290,7 +290,7 @@ def _drop_repeated(hint: str, before: str) -> str:
 
 # --- the arguments with their errors ----------------------------------------------------------------------------------
 # The idea is typia's: a model corrects a text better when it sees the mistake in its place. Every value is previewed,
-# so this shows no more than the list of errors does. Where the whole does not fit, nothing is shown.
+# so this shows no more than the list of errors does. If the whole does not fit, nothing is shown.
 _TITLE: Final = "Your arguments, with the errors marked:\n"
 _DEPTH: Final = 6
 _ENTRIES: Final = 30
@@ -317,7 +317,7 @@ def _mark_lines(
     indent = "  " * len(path)
     remark = _write_remark(errors.get(path, []), view)
     may_open = isinstance(value, dict | list) and len(path) < _DEPTH
-    # A container is written out only where an error lies inside it.
+    # A container is written out only if an error lies inside it.
     if not may_open or not any(len(place) > len(path) and place[: len(path)] == path for place in errors):
         return [f"{indent}{label}{write_preview(value, view.result.limits, path=path)}{comma}{remark}"]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")

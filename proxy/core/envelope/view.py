@@ -5,7 +5,7 @@ A violation quotes what the caller sent, so each of its texts is masked, put on 
 (`preview.py`). Most answers hold nothing that has to be hidden: one look at all their texts together shows that. Log
 lines and kept calls name places and tools as answers do (`list_places`, `show_path`, `show_name`).
 
-Nothing stands in the notes twice: the tool's own words appear only as far as nothing above holds them. The last line
+Nothing is in the notes twice: the tool's own words appear only as far as nothing above holds them. The last line
 says, by the kind of the failure, change it, or wait, or that it can never work; an escalation says what to tell the
 user. `retryable`, `status` and this line never disagree.
 """
@@ -40,7 +40,7 @@ Detail = Literal["compact", "full"]
 
 class Shown(NamedTuple):
     """One violation as it may be shown. `message`, `expected` and `hint` are on one line and not yet cut; `path` and
-    `actual` are; `actual` is what was sent there, None where nothing was. `is_plain`: JSON escapes nothing in
+    `actual` are; `actual` is what was sent there, None if nothing was. `is_plain`: JSON escapes nothing in
     `message` and `expected`."""
 
     violation: Violation
@@ -209,7 +209,7 @@ _LINE_OF_WORDS: Final = re.compile(r"(?:[\w.$/#\[\]-]{1,120}: )?(.+?)(?: \((\w[\
 
 
 def _is_shown(line: str, shown: str) -> bool:
-    """Whether a text holds the words of a line and each value of its data; a code alone is no news."""
+    """Returns whether a text holds the words of a line and each value of its data; a code alone is no news."""
     found = _LINE_OF_WORDS.fullmatch(line)
     if line in shown or found is None:
         return line in shown
@@ -225,7 +225,7 @@ def _is_shown(line: str, shown: str) -> bool:
 _JSON_ONLY: Final = (
     "Please correct these errors and answer again with the corrected JSON only: no other text around it."
 )
-# What to do about a value, where that is one thing; every other code: correct it.
+# What to do about a value, if that is one thing; every other code: correct it.
 _VERBS: Final = {codes.REQUIRED_MISSING: "add", codes.STRING_LENGTH: "change the length of"}
 # The same for an unknown key, by how its hint begins; and how the hint of a missing key names where its value is.
 _OF_UNKNOWN: Final = {
@@ -284,7 +284,7 @@ def _choose_verb(violation: Violation) -> str:
 
 
 def _names_unknown(result: ToolResult) -> bool:
-    """Whether all that failed were calls of tools that are not known."""
+    """Returns whether all that failed were calls of tools that are not known."""
     return bool(result.history) and all(": Unknown tool " in line for line in result.history)
 
 

@@ -149,7 +149,7 @@ def _limit(part: Node, keyword: str) -> JsonValue:
 
 
 def describe_expectation(node: Node) -> str:
-    """What a place takes, in one phrase: `number (at least -90, at most 90)`, `one of 'utf-8', 'ascii'`."""
+    """Returns what a place takes, in one phrase: `number (at least -90, at most 90)`, `one of 'utf-8', 'ascii'`."""
     memo: dict[int, str] = node.schemas.memos.setdefault("expectation", {})
     if (known := memo.get(id(node))) is not None:
         return known
@@ -169,7 +169,7 @@ def describe_expectation(node: Node) -> str:
 
 
 # --- the schema's own words -------------------------------------------------------------------------------------------
-# Code points of a value that stands in a sentence.
+# Code points of a value that is in a sentence.
 _SHORT: Final = 60
 _OWN: Final = 160
 _EXAMPLES: Final = 2
@@ -191,8 +191,8 @@ def add_own_words(check: Check, violation: Violation, node: Node) -> Violation:
 
 
 def read_own_words(check: Check, node: Node, name: str = "") -> str:
-    """What the schema says of a place in its own words, in at most three short sentences; '' where it says nothing. A
-    description stands behind the place's `name`, because many are no sentences."""
+    """Returns what the schema says of a place in its own words, in at most three short sentences; '' if it says
+    nothing. A description is behind the place's `name`, because many are no sentences."""
     memo: dict[int, tuple[str, str]] = node.schemas.memos.setdefault("own words", {})
     words = memo.get(id(node))
     if words is None:
@@ -232,7 +232,7 @@ def _sentence(text: str) -> str:
 
 
 def may_take(node: Node, value: JsonValue) -> bool:
-    """Whether a default or example is of a type that the place takes, and among the values that it lists."""
+    """Returns whether a default or example is of a type that the place takes, and among the values that it lists."""
     site = read_facts(node).site
     return name_json_type(value) in site.types and (site.choices is None or value in site.choices)
 
@@ -254,6 +254,6 @@ def find_declared(node: Node, name: str) -> Node | None:
 
 
 def takes_nothing(node: Node) -> bool:
-    """Whether a place lists values of which none is of a type that it takes."""
+    """Returns whether a place lists values of which none is of a type that it takes."""
     choices = read_facts(node).site.choices
     return choices is not None and not any(may_take(node, choice) for choice in choices)

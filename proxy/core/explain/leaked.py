@@ -11,7 +11,7 @@ is refused where that is certain:
 A text that is nothing but such tags is judged by what they mean, however loosely they are spelt: `</ in voke>`,
 `</vendor:parameter>`, `</vendor parameter>`.
 
-Any other loose tag or template token is a warning. Text about markup passes: tags that match, and what stands in
+Any other loose tag or template token is a warning. Text about markup passes: tags that match, and what is in
 Markdown code.
 """
 
@@ -52,7 +52,7 @@ _TAGS_ALONE: Final = re.compile(rf"(?:\s*{re.sub(r'[(][?]P<[a-z]+>', '(?:', _LOO
 _BARE_NAMES: Final = {name.replace("_", ""): name for name in _CALL_TAGS}
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MOST: Final = 20
-# A longer text is searched at its end alone, where a leak stands.
+# A longer text is searched at its end alone, where a leak is.
 _LONGEST: Final = 200_000
 # A longer text is not looked through for loosely spelt tags.
 _LONGEST_TAGS: Final = 2_000

@@ -2,7 +2,7 @@
 
 `write_signature` writes a schema as a whole. `write_accepts` writes the `Accepts:` line of an answer in several sizes,
 longest first: where not everything fits, what is shown is chosen. First come the fields in error and those that an
-unknown key may stand for, then those required, then fields near in words to what was sent; of the rest the
+unknown key may mean, then those required, then fields near in words to what was sent; of the rest the
 names stand alone, and no name is cut while anything else is left to cut. What repeats is written once (`as 'from'`).
 """
 
@@ -24,7 +24,7 @@ from proxy.core.rules.facts import list_declared, list_required, nodes_at, read_
 from proxy.core.schema.nodes import Node
 
 # --- an example that may be copied ------------------------------------------------------------------------------------
-# An example that may be copied: each value in it is whole, or a placeholder such as `<text as sent>` stands there.
+# An example that may be copied: each value in it is whole, or a placeholder such as `<text as sent>` is there.
 #
 # A value that was sent is not repeated if it is long, if it is a secret, or if it holds a credential or a file path.
 # The values that the schema itself lists are the operator's words: they are never cut or hidden.
@@ -146,7 +146,7 @@ def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
 @value_class
 class Focus:
     """What an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items);
-    `candidates` are keys here that an unknown key may stand for, which are shown with their description;
+    `candidates` are keys here that an unknown key may mean, which are shown with their description;
     `missing` are keys that a schema declares and the call lacks, and `undeclared` those that no schema declares."""
 
     inside: dict[str, Focus] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Focus:
 
 class Wanted(NamedTuple):
     """The places of which a `Focus` is made: those that are shown first, and those of keys that are missing, that no
-    schema declares, or that an unknown key may stand for."""
+    schema declares, or that an unknown key may mean."""
 
     shown: tuple[Pointer, ...] = ()
     missing: tuple[Pointer, ...] = ()
@@ -194,7 +194,7 @@ _ACCEPTS: Final = (
 
 
 def write_accepts(node: Node, wanted: Wanted) -> tuple[str, ...]:
-    """What a schema takes, in several sizes, longest first; one where that is short."""
+    """Returns what a schema takes, in several sizes, longest first; one where that is short."""
     memo: dict[tuple[int, Wanted], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
     sizes = memo.get((id(node), wanted))
     if sizes is None:
@@ -339,7 +339,7 @@ def _join_alternatives(shown: Iterable[str], null: bool, most: int) -> str:
 # --- the schema itself ------------------------------------------------------------------------------------------------
 # Keywords that tell a model nothing about what to send.
 _SILENT: Final = frozenset(["$schema", "$id", "$comment", "title", "examples", "deprecated", "readOnly"])
-# Members that hold values, and those under which names stand.
+# Members that hold values, and those under which names are.
 _VALUES: Final = frozenset(["default", "const", "enum", "required"])
 _NAMES: Final = frozenset(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"])
 

@@ -1,8 +1,8 @@
-"""Keys that no schema declares: what each may stand for, and where it belongs; and keys that are deprecated.
+"""Keys that no schema declares: what each may mean, and where it belongs; and keys that are deprecated.
 
 An unknown key often carries what the user asked for, under another name or at another place. The hint names the fields
-that it may stand for, or the object that declares it; a key with neither is to be left out. A field is a
-candidate by likeness, by words that two names share, or by a word of the key that stands in the field's description
+that it may mean, or the object that declares it; a key with neither is to be left out. A field is a
+candidate by likeness, by words that two names share, or by a word of the key that is in the field's description
 (`max_price` for `budget`, described as "Maximum price in EUR"). No key is taken for another: the caller decides.
 """
 
@@ -101,7 +101,7 @@ def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> I
 
 
 def has_only_undeclared(check: Check, value: JsonValue) -> bool:
-    """Whether a refused value would be accepted without the keys that its schemas do not declare and forbid."""
+    """Returns whether a refused value would be accepted without the keys that its schemas do not declare and forbid."""
     names: dict[Pointer, frozenset[str]] = {}
     for broken in islice(check.list_broken(value), _MAX_UNKNOWN):
         detail = broken.detail
@@ -248,7 +248,7 @@ def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
 
 
 def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
-    """How many words of an unknown key stand in a field's name, which count twice, and in its description."""
+    """Returns how many words of an unknown key stand in a field's name, which count twice, and in its description."""
     if not words or not afford_work(_COMPARING):
         return 0
     shared = 2 * len(words & _words(key)) + len(words & _description_words(node))

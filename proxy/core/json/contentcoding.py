@@ -98,12 +98,12 @@ _KNOWN: Final = frozenset({*_IDENTITY, "gzip", "x-gzip", "deflate"})
 
 
 def is_coded(coding: str) -> bool:
-    """Whether a Content-Encoding value names any coding at all."""
+    """Returns whether a Content-Encoding value names any coding at all."""
     return coding.strip().lower() not in _IDENTITY
 
 
 def is_known(coding: str) -> bool:
-    """Whether `decode` supports this coding."""
+    """Returns whether `decode` supports this coding."""
     return coding.strip().lower() in _KNOWN
 
 

@@ -89,7 +89,7 @@ _PARSING: Final = Lock()
 def read_python_value(text: str) -> JsonValue | None:
     """The list or dict that a text spells as one Python literal of JSON values alone, or None. Never raises. Its tokens
     are those of JSON, but for the spelling of texts and names and a comma at the end; they are joined to a JSON text,
-    and the strict reader says whether they stand in order."""
+    and the strict reader says whether they are in order."""
     text = text.strip(_SPACE)
     if text[:1] not in ("[", "{") or len(text) > _MAX_TEXT or not (tokens := _split(text)):
         return None

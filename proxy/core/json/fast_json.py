@@ -1,6 +1,6 @@
 """The quick reader and the quick writer of JSON (orjson), beside the plain ones (strictreader.py, `jsontext.dumps`).
 
-orjson refuses less than the strict reader does. So its value is used only where orjson writes the value back as the
+orjson refuses less than the strict reader does. So its value is used only if orjson writes the value back as the
 same text, white space aside: that proves that no key was duplicated, no zero lost its sign and no number lost a digit.
 (White space inside strings is ignored on both sides, so no string can hide a member.) Every other text goes to the
 strict reader.
@@ -63,7 +63,7 @@ def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
 
 def write(value: JsonValue) -> bytes | None:
     """Writes what `jsontext.dumps` writes, for a value whose every part was read here or has a plain JSON type (orjson
-    accepts others too); None where the plain writer has to do it."""
+    accepts others too); None if the plain writer has to do it."""
     if not ON:
         return None
     try:

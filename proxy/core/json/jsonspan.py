@@ -1,4 +1,4 @@
-"""Finds where a value stands in a JSON text, so that an adapter can cut arguments out of a body or replace them
+"""Finds where a value is in a JSON text, so that an adapter can cut arguments out of a body or replace them
 without changing any other byte.
 
 Only for texts that `jsontext.parse` has accepted: this scanner checks nothing, and relies on unique keys.
@@ -59,7 +59,7 @@ def replace_value(text: bytes, path: Pointer, new: bytes) -> bytes:
 
 
 def replace_values(text: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
-    """The text with the values at these places replaced, in one pass. Raises LookupError where a place does not
+    """The text with the values at these places replaced, in one pass. Raises LookupError if a place does not
     exist."""
     if () in changes:
         return replace_value(text, (), changes[()])

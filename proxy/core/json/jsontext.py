@@ -72,7 +72,7 @@ def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> D
 
 
 def examine_text(text: bytes, limits: TextLimits, classes: frozenset[str]) -> KnownText:
-    """What `read_document` would find in a text, without its value."""
+    """Returns what `read_document` would find in a text, without its value."""
     found = _examine_document(text, limits)
     known = KnownText.of(text, limits, found)
     known.repairs = classes
@@ -187,7 +187,7 @@ def name_json_type(value: JsonValue) -> str:
 
 
 def is_integral_number(value: JsonValue) -> bool:
-    """Whether a number other than an int has no fraction (2020-12 validation 6.1.1: 1.0 is an integer)."""
+    """Returns whether a number other than an int has no fraction (2020-12 validation 6.1.1: 1.0 is an integer)."""
     return value.is_integer() if type(value) is float else is_integral(make_decimal(value))
 
 
@@ -224,7 +224,7 @@ def read_decimal(text: str) -> Decimal:
 
 
 def is_integral(number: Decimal) -> bool:
-    """Whether an exact number has no fraction, without building a huge integer for a huge exponent."""
+    """Returns whether an exact number has no fraction, without building a huge integer for a huge exponent."""
     return number.is_finite() and number == number.to_integral_value()
 
 
@@ -271,9 +271,9 @@ def find_at_pointer(value: JsonValue, path: Pointer) -> JsonValue:
 
 
 def find_case_duplicate(value: JsonValue, path: Pointer) -> JsonProblem | None:
-    r"""Why a reader that ignores case may find something else at `path`, or None. Go's `encoding/json` and .NET's web
-    defaults ignore case, and take the last of several matching keys: such a reader could read another call than the one
-    that was judged. Every object on the path is examined, also where it ends early. Go folds beyond ASCII, as
+    r"""Returns why a reader that ignores case may find something else at `path`, or None. Go's `encoding/json` and
+    .NET's web defaults ignore case, and take the last of several matching keys: such a reader could read another call
+    than the one that was judged. Every object on the path is examined, also if it ends early. Go folds beyond ASCII, as
     `str.casefold` does: it reads `argument\u017f` as `arguments`."""
     for step in path:
         if not isinstance(value, dict) or not isinstance(step, str):

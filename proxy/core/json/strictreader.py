@@ -1,7 +1,7 @@
 """The strict reader of JSON text (jiter): gives the value that the text spells, or a problem with its place.
 
 It refuses what two parsers could read differently (jsontext.py lists it). jiter does not check overflow, our bounds and
-the sign of `-0`; those are checked afterwards, and only where a cheap look at the bytes shows that they can matter. The
+the sign of `-0`; those are checked afterwards, and only if a cheap look at the bytes shows that they can matter. The
 reader keeps the text of every number that is not a plain integer.
 
 For a megabyte of small values these checks take a tenth of a second. A child process does them (`call/judging.py`),
@@ -122,7 +122,7 @@ def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | No
 
 
 def _find_place(value: JsonValue, number: LosslessFloat) -> Pointer:
-    """Where a number stands in a value, () where it stands deeper than a reader looks."""
+    """Returns where a number stands in a value, () where it stands deeper than a reader looks."""
     queue: list[tuple[JsonValue, Pointer]] = [(value, ())]
     for holder, path in queue:
         members = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
@@ -202,7 +202,7 @@ class KnownText(bytes):
         return made
 
     def holds_under(self, limits: TextLimits) -> bool:
-        """Whether a reader with these limits would find the same."""
+        """Returns whether a reader with these limits would find the same."""
         own = self.limits
         if isinstance(self.found, JsonProblem):
             return limits == own
@@ -245,8 +245,8 @@ def reader_of(text: bytes) -> PlainReader:
 
 
 def outline(text: bytes) -> bytes:
-    """What an unreadable text seems to be, as a lenient reader takes it: its outer members as JSON, without lists and
-    long texts. b'' where no reader takes it. Numbers with several spellings, or none in JSON, are null."""
+    """Returns what an unreadable text seems to be, as a lenient reader takes it: its outer members as JSON, without
+    lists and long texts. b'' if no reader takes it. Numbers with several spellings, or none in JSON, are null."""
     try:
         value = json.loads(text, parse_float=lambda _: None, parse_constant=lambda _: None)
     except (ValueError, RecursionError):

@@ -88,7 +88,7 @@ def _inside_fence(text: str) -> str | None:
 
 def _read_escaped(text: str) -> str | None:
     """A text of which every quote is escaped once more, by a backslash or as an HTML entity, as it reads without that;
-    None for any other text, and where the result does not parse strictly."""
+    None for any other text, and if the result does not parse strictly."""
     stripped = text.strip(_SPACE)
     if stripped[:1] != "{" or '"' in stripped.replace('\\"', ""):
         return None
@@ -273,7 +273,7 @@ class _Scanner:
         return at
 
     def _ends_here(self, at: int) -> bool:
-        """Whether a quote at `at` stands where a string can end."""
+        """Returns whether a quote at `at` stands where a string can end."""
         found = _NEXT.match(self.text, at + 1)
         return found is None or found[1] in _STRUCTURE_AFTER
 

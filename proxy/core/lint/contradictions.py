@@ -48,8 +48,8 @@ def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
 
 
 def describe_gaps(check: Check) -> str:
-    """What a foreign schema surely means and does not guard, and what no value can satisfy: at most three remarks, or
-    ''."""
+    """Returns what a foreign schema surely means and does not guard, and what no value can satisfy: at most three
+    remarks, or ''."""
     remarks = [(each.path, f"{each.message} ({each.hint})") for each in lint(check.schemas) if each.is_grave] + [
         (node.path, f"{message} ({remedy})")
         for node, message, remedy in list_unsatisfiable(check)
@@ -61,7 +61,7 @@ def describe_gaps(check: Check) -> str:
 
 def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
     """The places that surely no value (of the type they speak of) can satisfy, each with (message, remedy). References
-    and `allOf` are read together with what stands beside them."""
+    and `allOf` are read together with what is next to them."""
     if any(part.never or part.get("not") in (True, {}) for part in check.root.always):
         yield check.root, "no value can satisfy it: every call is refused", "say what a call may hold"
     for node in _list_applied(check.root):
@@ -109,8 +109,8 @@ def _is_ambiguous(node: Node) -> bool:
 
 
 def _covers(wider: Node, narrower: Node) -> bool:
-    """Whether the smallest object that one branch accepts is surely accepted by another one. The properties that the
-    wider one requires have the same schemas in both."""
+    """Returns whether the smallest object that one branch accepts is surely accepted by another one. The properties
+    that the wider one requires have the same schemas in both."""
     read = {key: value for part in narrower.always for key, value in part.properties.items()}
     needed = {key for part in wider.always for key in part.required}
     given = {key for part in narrower.always for key in part.required}
@@ -243,7 +243,7 @@ def list_refused_keys(node: Node) -> Iterator[str]:
 
 
 def _refuses(part: Node, name: str) -> bool:
-    """Whether one schema refuses a key whatever its value. A pattern that runs into its limit may allow it."""
+    """Returns whether one schema refuses a key whatever its value. A pattern that runs into its limit may allow it."""
     if name in part.properties:
         return part.properties[name].never
     if not _is_closed(part):
@@ -259,7 +259,7 @@ _DECLARING: Final = frozenset(["allOf", "anyOf", "oneOf", "if", "dependentSchema
 
 
 def _is_closed(part: Node) -> bool:
-    """Whether a schema refuses every key that its own `properties` and `patternProperties` do not describe."""
+    """Returns whether a schema refuses every key that its own `properties` and `patternProperties` do not describe."""
     if part.additional is not None:
         return part.additional.never
     evaluated = part.keywords.keys() & _DECLARING

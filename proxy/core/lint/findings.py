@@ -54,7 +54,7 @@ def show(value: JsonValue) -> str:
 
 
 def find_nearest_keyword(key: str) -> str | None:
-    """The keyword that a misspelt one surely stands for: one edit away, or two from eight letters on, whatever the case
+    """The keyword that a misspelt one surely means: one edit away, or two from eight letters on, whatever the case
     and the separators. None for keywords that exist, and for words that people write on purpose."""
     folded = fold(key)
     if key in KNOWN or key in _OURS or folded in _OWN_WORDS or folded in _FOLDED_SAYING:

@@ -65,7 +65,7 @@ _OTHER_NAMES: Final = {"url": "uri", "guid": "uuid", "ip": "ipv4"}
 
 def list_idle(node: Node, formats: Formats, referenced: Set[int]) -> Iterator[Finding]:
     """The findings about the keywords of one schema. `referenced` are the identities of the nodes to which references
-    lead: what stands under `then` may be read by one."""
+    lead: what is under `then` may be read by one."""
     document, path = node.place.document, node.path
     for keyword, message, hint, is_grave in (
         *_list_inapplicable(node),
@@ -155,7 +155,7 @@ def _list_formats(node: Node) -> Iterator[tuple[str, str, str, bool]]:
 # --- finds what a schema says in vain ---------------------------------------------------------------------------------
 # Names of types that are words of a language too: alone they make no property of a key.
 _WORDS: Final = frozenset(["any", "byte", "char", "list", "long", "map", "none", "short", "text", "tuple"])
-# Keywords that a property map may stand beside: they say nothing about the value of a property.
+# Keywords that a property map may be beside: they say nothing about the value of a property.
 _BESIDE_MAP: Final = frozenset(["type", "required", "additionalProperties", "minProperties", "maxProperties"])
 _SEVERITIES: Final = ("error", "warning", "info")
 _LONGEST_SAMPLE: Final = 160
@@ -226,7 +226,7 @@ def _judge_keyword(key: str, value: JsonValue, document: str, path: Pointer, dra
 # --- properties without `properties` ----------------------------------------------------------------------------------
 def find_property_map(schema: Mapping[str, JsonValue], *, is_root: bool) -> tuple[str, ...]:
     """The keys of a schema that are properties written beside its keywords: `{lat: {type: number}}`, and
-    `{lat: number}` where nothing says that it is something else. () beside `properties`."""
+    `{lat: number}` if nothing says that it is something else. () beside `properties`."""
     is_object = schema.get("type", "object") in ("object", ["object"])
     if not is_object or schema.keys() & {"properties", "patternProperties"}:
         return ()
@@ -251,7 +251,7 @@ def _is_type_name(value: JsonValue) -> bool:
 
 
 def _is_described(value: JsonValue) -> bool:
-    """Whether a value is written as the schema of a property is."""
+    """Returns whether a value is written as the schema of a property is."""
     if not isinstance(value, dict):
         return False
     kinds = value.get("type")
@@ -260,7 +260,7 @@ def _is_described(value: JsonValue) -> bool:
 
 
 def _refuses_something(value: JsonValue) -> bool:
-    """Whether a value has a keyword that could refuse something, and no other words than a schema has."""
+    """Returns whether a value has a keyword that could refuse something, and no other words than a schema has."""
     return (
         isinstance(value, dict)
         and bool(value.keys() & ASSERTING)
@@ -290,7 +290,7 @@ def word_property_map(schema: Mapping[str, JsonValue], declared: tuple[str, ...]
 
 
 def _needs_more(schema: JsonValue) -> bool:
-    """Whether a property has mistakes of its own, which a sample would repeat."""
+    """Returns whether a property has mistakes of its own, which a sample would repeat."""
     if not isinstance(schema, dict):
         return False
     own = isinstance(schema.get("required"), bool) or any(map(find_nearest_keyword, schema))

@@ -27,7 +27,7 @@ class FieldNames:
     """The names of a request's fields, in their order: `lower` in lower case, `spellings` as the client wrote each.
 
     The requests of a client have the same names, so one `FieldNames` serves all of them, and what depends on names
-    alone is worked out once: `memos` holds it, each file under a key of its own. `is_unique`: each name stands there
+    alone is worked out once: `memos` holds it, each file under its own key. `is_unique`: each name is there
     once. `is_shared`: more requests with these names are expected, so the object may be a key in memory that outlives a
     request. `method_override`: the field that asks for another method, or ''.
     """

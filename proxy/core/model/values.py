@@ -163,7 +163,7 @@ class Failure:
     """Why a call got no answer from its tool. Every wire format is made from this (docs/contract.md).
 
     `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable,
-    and `mended` what repairs made of them. `advice`, where it is known already: the tool's signature, an example, and
+    and `mended` what repairs made of them. `advice`, if it is known already: the tool's signature, an example, and
     whether the example is complete. `type_related`: the tool says that a value has the wrong type."""
 
     code: ErrorCode
@@ -187,7 +187,7 @@ class Failure:
 
     @property
     def may_retry(self) -> bool:
-        """Whether another call by the model can succeed."""
+        """Returns whether another call by the model can succeed."""
         return self.code.retryable if self.retryable is None else self.retryable
 
 
@@ -220,7 +220,7 @@ class ContainerFunction:
 @value_class
 class ContainerMisuse:
     """A call of a container with parameters, `attempted`. `function` is the container's function that was most likely
-    meant, '' where none was found, and `arguments` are those for it, without the key that named it."""
+    meant, '' if none was found, and `arguments` are those for it, without the key that named it."""
 
     container: Container
     attempted: JsonValue = field(repr=False)
@@ -340,7 +340,7 @@ class Episode:
     failed: int = 0
 
     def times(self, digest: str) -> int:
-        """How often the arguments with this digest failed."""
+        """Returns how often the arguments with this digest failed."""
         return next((times for known, times in self.digests if known == digest), 0)
 
 
@@ -357,7 +357,7 @@ class FailureRecorded:
 
 @value_class
 class Attempt:
-    """Where a model stands with a tool: try `number` of `limit` (Acode FR-036, FR-049). Calls after the last try raise
+    """Where a model is with a tool: try `number` of `limit` (Acode FR-036, FR-049). Calls after the last try raise
     the number on."""
 
     number: int

@@ -12,7 +12,7 @@ One unit is one or two microseconds of an ordinary machine:
 The count depends on how much is examined, not on the time it took, so the same call always stops at the same place.
 The values of a text are counted while it is read; its first verdict, and writing it, cost as much again. Each later
 stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
-no more than that. Where a stage stops, its result is the cautious one: a call is refused, a hint is left out.
+no more than that. If a stage stops, its result is the cautious one: a call is refused, a hint is left out.
 
 `remember_short` saves work: the names of a schema come again with every call.
 """
@@ -32,7 +32,7 @@ T = TypeVar("T")
 # Characters of text that cost as much as one value.
 _CHARACTERS: Final = 100
 
-# The budget of a call that is judged on the event loop, at most 50 ms: one that takes more is judged anew in a child
+# The budget of a call that is judged on the event loop, at most 50 ms: one that takes more is judged again in a child
 # process.
 ON_EVENT_LOOP: Final = 20_000
 # The budget of the largest call: two to four seconds of an ordinary machine, within the time that a child process has
@@ -127,7 +127,7 @@ def share_work(limit: int) -> Iterator[None]:
 
 
 def find_budget(value: JsonValue) -> int:
-    """What a call with this value may cost: by how much it holds, and not by its schema."""
+    """Returns what a call with this value may cost: by how much it holds, and not by its schema."""
     return min(CALL, FEW_VALUES + EACH_VALUE * Work(0).size(value))
 
 

@@ -216,7 +216,7 @@ class _Run:
 
     # --- objects and arrays -------------------------------------------------------------------------------------
     def parts(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
-        """Repairs the parts of an object or array; None where `x-repair` leaves no rule on. Where the repairs changed
+        """Repairs the parts of an object or array; None if `x-repair` leaves no rule on. Where the repairs changed
         which schemas apply (`if`, dependent schemas), they are made again under those; if that is not stable, nothing
         counts."""
         allowed = read_facts(node).allowed
@@ -270,8 +270,8 @@ class _Run:
             yield partial(fill_defaults, accepts=self.accepts)
 
     def is_settled(self, nodes: tuple[Node, ...], before: JsonValue, work: JsonValue) -> bool:
-        """Whether another round changes nothing: the keys are the same, no schema depends on several members, and each
-        member that was changed is accepted."""
+        """Returns whether another round changes nothing: the keys are the same, no schema depends on several members,
+        and each member that was changed is accepted."""
         for node in nodes:
             if node.any_of or node.one_of or node.condition is not None or node.dependent:
                 return False

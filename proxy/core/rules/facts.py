@@ -136,7 +136,7 @@ def _states_json(part: Node) -> bool:
 
 
 def _fixes_length(part: Node) -> bool:
-    """Whether a schema leaves one length of a text."""
+    """Returns whether a schema leaves one length of a text."""
     if (least := part.get("minLength")) is not None and least == part.get("maxLength"):
         return True
     pattern = part.get("pattern")
@@ -144,7 +144,7 @@ def _fixes_length(part: Node) -> bool:
 
 
 def _list_sites(part: Node, above: frozenset[int], memo: dict[int, Facts]) -> Iterator[Site]:
-    """What each keyword of one schema allows."""
+    """Yields what each keyword of one schema allows."""
     if part.never:
         yield Site(frozenset(), False, None)
     if part.types is not None:
@@ -206,8 +206,8 @@ def _list_named(node: Node, step: str | int, work: Work) -> list[Node]:
 
 
 def is_match(pattern: str, key: str, work: Work) -> bool:
-    """Whether an ECMA-262 pattern is found in a key. Raises TooMuchWorkError, also where the pattern runs into its own
-    limit: a value without a verdict is not repaired."""
+    """Returns whether an ECMA-262 pattern is found in a key. Raises TooMuchWorkError, also if the pattern runs into its
+    own limit: a value without a verdict is not repaired."""
     work.spend(4 + len(key) // 100)
     try:
         return make_matcher(pattern).search(key)
@@ -263,7 +263,7 @@ ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[Rule, Read], ...]]
 
 
 def may_change(rule: Rule, kind: type, site: Site) -> bool:
-    """Whether a rule can propose anything for a value of this Python type at this place. Where this is False, the
+    """Returns whether a rule can propose anything for a value of this Python type at this place. If this is False, the
     rule's function reads nothing (tests/core/test_rules.py compares the two)."""
     if not issubclass(kind, rule.takes) or (rule.at is not None and not rule.at(site)):
         return False

@@ -1,6 +1,6 @@
 """The rules that change an object's keys: a key in another spelling, plumbing keys, a null, a missing default.
 
-Each function takes the object and the schemas that judge it, and gives the object (the same one where nothing changed)
+Each function takes the object and the schemas that judge it, and gives the object (the same one if nothing changed)
 and the repairs made.
 """
 
@@ -18,7 +18,7 @@ from proxy.core.rules.style import match_names
 from proxy.core.schema.nodes import Node
 
 Accepts = Callable[[Node, JsonValue], bool]
-# The object after a rule (the same one where nothing changed), and the repairs made.
+# The object after a rule (the same one if nothing changed), and the repairs made.
 Changed = tuple[JsonValue, tuple[Repair, ...]]
 
 # Rules that give a key another name; each relates keys in its own way (`_meanings`).
@@ -80,7 +80,7 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[A-Za-z_]\w*\])+",
 def _nest_dotted(
     nodes: tuple[Node, ...], value: dict[str, JsonValue], unknown: list[str], work: Work
 ) -> dict[str, JsonValue] | None:
-    """The object with every undeclared key at the place that it spells; None where one spells none, or one that was
+    """The object with every undeclared key at the place that it spells; None if one spells none, or one that was
     sent."""
     made = {key: item for key, item in value.items() if key not in unknown}
     for key in unknown:
@@ -127,7 +127,7 @@ def _meanings(
 
 
 def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
-    """Whether some schema refuses an undeclared key (or its value)."""
+    """Returns whether some schema refuses an undeclared key (or its value)."""
     return any(
         rest is not None and key not in schema.properties and (rest.never or not accepts(rest, value))
         for schema in nodes

@@ -30,7 +30,7 @@ def _takes_list(site: Site) -> bool:
 
 
 def _is_pinned(text: str, site: Site) -> bool:
-    """Whether a text has the format of the items, whatever the operator asserts elsewhere."""
+    """Returns whether a text has the format of the items, whatever the operator asserts elsewhere."""
     checks = [format_check(name, Draft.D2020) for name in site.item_formats]
     return bool(checks) and all(check is not None and check(text) for check in checks)
 

@@ -71,13 +71,13 @@ def match_member(text: str, members: tuple[str, ...], *, folds: bool = False) ->
 
 
 def begins_reading(tool: str) -> bool:
-    """Whether a tool's name begins with one of the ten verbs of reading tools."""
+    """Returns whether a tool's name begins with one of the ten verbs of reading tools."""
     word = _WORD.match(tool)
     return word is not None and split_name(word[0])[0] in READING_VERBS
 
 
 def _may_fold(one: str, other: str, *, digits: bool = False) -> bool:
-    """Whether case alone surely carries no meaning in two names of the same parts."""
+    """Returns whether case alone surely carries no meaning in two names of the same parts."""
     letters = sum(map(str.isalpha, one))
     return one.strip() == other or (letters >= _LEAST_LETTERS and (digits or not any(map(str.isdigit, one))))
 
@@ -103,6 +103,6 @@ _STYLES: Final[tuple[Callable[[str], bool], ...]] = (
 
 @lru_cache(maxsize=1024)
 def _share_style(members: tuple[str, ...]) -> bool:
-    """Whether the members that have letters share one style of capitals."""
+    """Returns whether the members that have letters share one style of capitals."""
     lettered = [member for member in members if member.upper() != member.lower()]
     return any(all(is_styled(member) for member in lettered) for is_styled in _STYLES)

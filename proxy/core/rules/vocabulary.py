@@ -30,7 +30,7 @@ MCP_METHOD: Final = "tools/call"
 VALUE_KEY: Final = "value"
 ITEM_KEY: Final = "item"
 
-# Every name that has a meaning of its own. The renaming test neither replaces nor produces one.
+# Every name that has its own meaning. The renaming test neither replaces nor produces one.
 PROTOCOL_WORDS: Final = frozenset().union(
     NEST_KEYS, NAME_KEYS, ARGUMENT_KEYS, BESIDE_KEYS, OUTER_KEYS, CALL_TYPES, {"method", VALUE_KEY, ITEM_KEY}
 )

@@ -26,8 +26,8 @@ from proxy.core.schema.drafts import META_SCHEMA, REFERENCES, Draft, list_subsch
 from proxy.core.schema.formats import list_formats
 from proxy.core.schema.nodes import NUMERIC, Node, Schemas
 
-# --- schemas that a vendor's strict mode takes as they stand (OpenAI "Structured Outputs") ----------------------------
-# Schemas that a vendor's strict mode takes as they stand (OpenAI "Structured Outputs"): every object closed, every
+# --- schemas that a vendor's strict mode takes as they are (OpenAI "Structured Outputs") ----------------------------
+# Schemas that a vendor's strict mode takes as they are (OpenAI "Structured Outputs"): every object closed, every
 # key required.
 
 # The keywords that strict mode keeps; descriptions are for the model alone.
@@ -40,7 +40,7 @@ FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "h
 
 
 def is_strict(schema: JsonValue) -> bool:
-    """Whether strict mode takes a schema as it stands."""
+    """Returns whether strict mode takes a schema as it stands."""
     if isinstance(schema, list):
         return all(map(is_strict, schema))
     if not isinstance(schema, dict):
@@ -65,7 +65,7 @@ def list_types(schema: Mapping[str, JsonValue]) -> list[str]:
 
 
 def is_object(schema: Mapping[str, JsonValue]) -> bool:
-    """Whether a schema speaks of an object."""
+    """Returns whether a schema speaks of an object."""
     return "object" in list_types(schema) or "properties" in schema
 
 
@@ -187,7 +187,7 @@ def map_subschemas(
 # Keywords that take a text.
 _TAKE_TEXT: Final = frozenset(["pattern", "format", "title", "description", "$ref", "$comment", "contentEncoding"])
 
-# Under these keys stand names of one's own.
+# Under these keys are names of one's own.
 _NAMED: Final = (("properties",), ("patternProperties",), ("$defs",), ("definitions",))
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")

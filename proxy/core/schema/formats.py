@@ -1,7 +1,7 @@
 """The formats of JSON Schema, each as a function on a text, the drafts that know it, and how strictly it is asserted.
 
 JSON Schema 2020-12 leaves open whether a format is asserted (Validation, 7.2.1). Drafts mean RFC 3339 by `date-time`
-and `time`; what Pydantic and JavaScript read is wider (`iso8601`): the zone may be missing, a space may stand for the
+and `time`; what Pydantic and JavaScript read is wider (`iso8601`): the zone may be missing, a space may mean the
 `T`, seconds may be left out. All other formats are asserted as the drafts say.
 
 Every expression here is matched in linear time: a repetition within another one is possessive.
@@ -262,8 +262,8 @@ class Formats:
     modes: tuple[tuple[str, str], ...] = ()
 
     def mode(self, name: str, written: JsonValue = None) -> str:
-        """How strictly a format is asserted: one of `MODES`, `rfc3339` standing for the draft's own meaning. `written`
-        is what the schema says in `x-format` beside the format."""
+        """Returns how strictly a format is asserted: one of `MODES`, `rfc3339` standing for the draft's own meaning.
+        `written` is what the schema says in `x-format` beside the format."""
         if isinstance(written, str) and written in MODES and (name in ADJUSTABLE or written == "off"):
             return written
         return dict(self.modes).get(name, "rfc3339")

@@ -4,7 +4,7 @@ One `Matcher` exists for each pattern. All schemas that hold the pattern share i
 RE2 takes at most `MAX_MEMORY` for a pattern, its automaton included, and time in proportion to the text. A pattern that
 needs more memory is matched by `regex` too. One with lookaround or a reference to a group may take exponential time, so
 each search has a limit, and all searches of one call share a `SearchBudget`. A search that runs into either raises
-`SearchGivenUp`: the value counts as refused wherever the pattern stands, even under `not`.
+`SearchGivenUp`: the value counts as refused wherever the pattern is, even under `not`.
 
 The patterns of our own files and of meta-schemas (`trust_patterns`) are matched by `re`, so that a config whose tools
 have no patterns does without RE2 and the C++ library below it (2 MB).
@@ -27,7 +27,7 @@ from proxy.core.schema.patterns import Pattern, PatternError, PatternTooLargeErr
 MAX_MEMORY: Final = 8 << 20
 # Instructions of a program times bytes of a text: the bound for a search whose automaton outgrows its memory.
 MAX_STEPS: Final = 2_000_000_000
-# Microseconds of processor time for one backtracking search: it is repeated with the next where one is too short.
+# Microseconds of processor time for one backtracking search: it is repeated with the next if one is too short.
 LIMITS: Final = (20, 200, 2_000, 10_000)
 # A backtracking pattern of more characters is not compiled: its compiler is written in Python.
 MAX_BACKTRACKING: Final = 2_000
@@ -64,14 +64,14 @@ _budget: Final[ContextVar[SearchBudget | None]] = ContextVar("budget", default=N
 
 @contextmanager
 def share_search_budget() -> Iterator[None]:
-    """Gives all backtracking searches inside one shared budget; inside another such block, that block's budget."""
+    """Yields all backtracking searches inside one shared budget; inside another such block, that block's budget."""
     with start_search_budget() if _budget.get() is None else nullcontext():
         yield
 
 
 @contextmanager
 def start_search_budget() -> Iterator[None]:
-    """Gives all searches inside a budget of their own: a report must be able to repeat what a verdict ran out at."""
+    """Yields all searches inside a budget of their own: a report must be able to repeat what a verdict ran out at."""
     with borrow_work(MATCHING) as work:
         token = _budget.set(SearchBudget(work))
         try:
@@ -209,7 +209,7 @@ def make_matcher(pattern: str) -> Matcher:
 
 
 def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
-    """A function that says whether any of several patterns matches, in one search; None where the patterns cannot be
+    """A function that says whether any of several patterns matches, in one search; None if the patterns cannot be
     joined."""
     if any(_NOT_JOINED.search(pattern) for pattern in patterns):
         return None
@@ -231,7 +231,7 @@ def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is an ECMA-262 regular expression in the strict sense (the format `regex`)."""
+    """Returns whether a text is an ECMA-262 regular expression in the strict sense (the format `regex`)."""
     try:
         read_pattern(text, strict=True)
     except PatternError:
@@ -240,7 +240,7 @@ def is_pattern(text: str) -> bool:
 
 
 def _count_atoms(pattern: str) -> int:
-    """How many atoms a pattern has with its counted repetitions written out, groups within groups included."""
+    """Returns how many atoms a pattern has with its counted repetitions written out, groups within groups included."""
     outside: list[int] = []
     total = last = 0
     for atom in _ATOMS.finditer(pattern):

@@ -1,6 +1,6 @@
 """A JSON Schema as a graph of nodes: one normalised view over drafts 4, 6, 7, 2019-09 and 2020-12.
 
-All knowledge of the drafts' spellings stands here: which keyword holds subschemas, what `$id`/`id`, `$anchor` and
+All knowledge of the drafts' spellings is here: which keyword holds subschemas, what `$id`/`id`, `$anchor` and
 `$ref` mean, tuple `items` against `prefixItems`, `dependencies` against its two successors. Everything that walks a
 schema walks `Node`s, and reads no keyword for which `Node` has a property. References resolve inside the document or to
 documents given by the operator; nothing is ever fetched (docs/engine.md). Each location's node is made once and on
@@ -39,7 +39,7 @@ from proxy.core.schema.drafts import (
 )
 from proxy.core.schema.matching import Matcher
 
-# The most nodes of a schema with dynamic references, where a location has one node for each scope that reaches it.
+# The most nodes of a schema with dynamic references, if a location has one node for each scope that reaches it.
 MAX_SCOPED: Final = 20_000
 # Keywords whose value is a number; the most digits of such a number, and the same in bits.
 NUMERIC: Final = frozenset(("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")) | {
@@ -65,7 +65,7 @@ class _Place:
 class Schemas:
     """A root schema with the documents it may refer to, by absolute URI. `base` is the URI that relative references
     start from. Raises SchemaError for an unknown `$schema`; a reference that leads nowhere raises it when it is
-    followed. Other files keep results about the nodes in `memos`, each under a name of its own, as long as the schema
+    followed. Other files keep results about the nodes in `memos`, each under its own name, as long as the schema
     lives."""
 
     def __init__(
@@ -315,12 +315,12 @@ class Node:
         return self.keywords.get(keyword)
 
     def has(self, keyword: str) -> bool:
-        """Whether the keyword is present (and not ignored beside `$ref`)."""
+        """Returns whether the keyword is present (and not ignored beside `$ref`)."""
         return keyword in self.keywords
 
     @property
     def declared(self) -> bool:
-        """Whether the node stands where keywords hold schemas, so that its document's meta-schema covers it."""
+        """Returns whether the node stands where keywords hold schemas, so that its document's meta-schema covers it."""
         return (self.place.document, self.place.path) in self.schemas.declared
 
     # The members of `allOf`, the branches of `anyOf` and `oneOf`.
@@ -390,7 +390,7 @@ class Node:
 
     @cached_property
     def is_conditional(self) -> bool:
-        """Whether it depends on a value which further schemas judge it (`if`, dependent schemas)."""
+        """Returns whether it depends on a value which further schemas judge it (`if`, dependent schemas)."""
         return any(part.condition is not None or part.dependent for part in self.always)
 
     # --- objects ----------------------------------------------------------------------------------------------------

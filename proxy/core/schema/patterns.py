@@ -79,8 +79,8 @@ class PatternTooLargeError(PatternError):
 
 @value_class
 class Pattern:
-    """A regular expression for RE2 (`linear`, None where it needs backtracking) and for `regex` (`backtracking`).
-    `length`, where it is not None, bounds the characters of the text; `linear` then lacks the count of its one
+    """A regular expression for RE2 (`linear`, None if it needs backtracking) and for `regex` (`backtracking`).
+    `length`, if it is not None, bounds the characters of the text; `linear` then lacks the count of its one
     class."""
 
     linear: str | None

@@ -62,7 +62,7 @@ _MOST_SENTENCES: Final = 200
 @value_class
 class Complaint:
     """A tool's complaint about the arguments that it was sent. `dialect` names the entry of the table that read it
-    (`gomind` for the generic patterns). `violations` is empty where the tool does not say which argument it means.
+    (`gomind` for the generic patterns). `violations` is empty if the tool does not say which argument it means.
     `words` are its own: one line, masked, at most 300 code points. `type_related`: it is about a type, for span
     events."""
 
@@ -80,7 +80,7 @@ def read_complaints(
     sent: JsonValue,
     limits: FeedbackLimits | None = None,
 ) -> Complaint | None:
-    """The complaint of an error answer about the sent arguments; None where it says nothing about them. `body` is the
+    """The complaint of an error answer about the sent arguments; None if it says nothing about them. `body` is the
     answer without content coding; its first 64 KiB are read. `check` is the tool's compiled schema, `sent` the
     arguments that were forwarded (`ABSENT`: none); `limits` names further secrets and path roots. An error inside a 200
     (MCP `isError`, JSON-RPC `error`) has no status of its own, so pass 400 for it. Never raises."""
@@ -105,14 +105,14 @@ def read_complaints(
 
 
 def make_limits(check: Check | None) -> FeedbackLimits:
-    """How a tool's words are shown where nothing else says it: secret are the names that its schema marks."""
+    """Returns how a tool's words are shown where nothing else says it: secret are the names that its schema marks."""
     return FeedbackLimits(secret_names=find_sensitive_names(check.schemas) if check is not None else frozenset())
 
 
 def read_server_error(
     content_type: str, body: bytes, check: Check | None, sent: JsonValue, limits: FeedbackLimits | None = None
 ) -> Complaint | None:
-    """The complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type; None where it
+    """The complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type; None if it
     names no text that was sent: it may have failed to read somebody else's answer. Only for tools that may be called
     twice, because a server error does not say that the tool has not run."""
     if b"cannot unmarshal string" not in body:

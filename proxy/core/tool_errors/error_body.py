@@ -302,7 +302,7 @@ def find_code_of_kind(kind: str) -> ViolationCode | None:
 
 
 def is_size(kind: str) -> bool:
-    """Whether a rule of this name is about a length if a text or a list was sent."""
+    """Returns whether a rule of this name is about a length if a text or a list was sent."""
     return _fold(kind) in _SIZES
 
 

@@ -50,7 +50,7 @@ class Tool:
     doubtful: bool = False
 
     def show(self, words: str) -> str:
-        """A tool's words on one line of at most 300 code points, without secrets; '' where these are too many to search
+        """A tool's words on one line of at most 300 code points, without secrets; '' if these are too many to search
         for."""
         if self.secrets is None:
             return ""
@@ -63,14 +63,14 @@ def mask_secrets(words: str, secrets: tuple[str, ...]) -> str:
     for secret in secrets:
         if len(secret) > 5:
             words = words.replace(secret, MASK)
-        else:  # a short one is masked only where it stands alone: it may be a part of many words
+        else:  # a short one is masked only if it is alone: it may be a part of many words
             words = re.sub(rf"(?<![^\W_]){re.escape(secret)}(?![^\W_])", MASK, words)
     return words
 
 
 def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | None:
     """Every text and number under a secret name, longest first, also as tools write it (quoted, on one line); None
-    where there are too many to search for."""
+    if there are too many to search for."""
     found: set[str] = set()
     queue: list[tuple[JsonValue, bool]] = [(sent, False)]
     for value, secret in queue:
@@ -96,7 +96,7 @@ class _Finding:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is about the arguments as a whole."""
+        """Returns whether it is about the arguments as a whole."""
         return all(one.path == () for one in self.located)
 
     @property
@@ -136,7 +136,7 @@ def _find(claim: Claim, tool: Tool) -> _Finding:
     code = claim.code or find_code_of_kind(claim.kind) or find_code_of_words(words)
     located = tool.arguments.locate(claim, code)
     if claim.got and code is codes.TYPE_MISMATCH and not all(one.known and not one.around for one in located):
-        located = ()  # what the tool was given stands somewhere, but not there
+        located = ()  # what the tool was given is somewhere, but not there
     if code is codes.REQUIRED_MISSING:
         located = tuple(one if one.around else _one_below(claim, one, tool) for one in located)
     if code is codes.TYPE_MISMATCH and len(located) == 1 and located[0].path and (given := _GIVEN.search(claim.words)):
@@ -237,7 +237,7 @@ def _path(located: Located, tool: Tool) -> Pointer:
         return located.path
     name = str(located.path[-1])
     if _NAME.fullmatch(name) is None or repeats_value(name, tool.arguments.sent):
-        return located.path[:-1]  # the tool may repeat what it was sent, and places stand in logs
+        return located.path[:-1]  # the tool may repeat what it was sent, and places are in logs
     return tuple(cut(tool.show(step), _LONGEST_NAME) if isinstance(step, str) else step for step in located.path)
 
 
@@ -257,7 +257,7 @@ def _settle_code(finding: _Finding, value: JsonValue) -> ViolationCode:
 
 
 def _describe_expected(code: ViolationCode, expected_type: str, nodes: list[Node], value: JsonValue) -> str:
-    """What the tool expects, in the schema's words where these say the same and more."""
+    """Returns what the tool expects, in the schema's words where these say the same and more."""
     if code in (codes.UNKNOWN_FIELD, codes.INVALID_JSON):
         return ""
     declared = next(
@@ -281,7 +281,7 @@ _MESSAGES: Final[dict[ViolationCode, str]] = {
     codes.STRING_LENGTH: "The tool refuses the string's length",
     codes.FORMAT_MISMATCH: "Invalid format",
 }
-# The same, where no field is named.
+# The same, if no field is named.
 _WHOLE_MESSAGES: Final[dict[ViolationCode, str]] = {
     **_MESSAGES,
     codes.REQUIRED_MISSING: "A required field is missing",

@@ -26,17 +26,17 @@ _DEEPEST: Final = 6
 
 # Keys under which an error body keeps its words, most specific first: GoMind, RFC 9457, FastAPI, Django, plain.
 WORDS_AT: Final = ("message", "detail", "error_description", "error", "title", "errors")
-# The words of one entry, best first, and what may stand before them.
+# The words of one entry, best first, and what may be before them.
 _ENTRY_WORDS: Final = ("detail", "message", "msg", "defaultMessage", "description", "reason", "error", "errorMessage",
                        "developerMessage", "text", "title")  # fmt: skip
-# What says as much as words where an entry has none.
+# What says as much as words if an entry has none.
 _ENTRY_RULES: Final = ("code", "rule", "errorCode", "type", "kind", "keyword")
 _ENTRY_PLACES: Final = ("loc", "instancePath", "dataPath", "source", "path", "field", "pointer", "param", "parameter",
                         "property", "propertyPath", "propertyName", "fieldName", "attribute", "location",
                         "name")  # fmt: skip
 # Keys beside a single error's words that name its field.
 _NAMED_AT: Final = ("param", "field", "parameter", "property", "pointer")
-# Where lists and maps of errors stand.
+# Where lists and maps of errors are.
 _HOLDERS: Final = frozenset(
     ["errors", "message", "error", "detail", "details", "violations", "issues", "messages", "fielderrors",
      "fieldviolations", "invalidparams", "validationerrors", "errormessages", "failures", "suberrors", "fields",
@@ -52,7 +52,7 @@ _LEFT_OUT: Final = frozenset(
 )  # fmt: skip
 # Objects in an entry whose members are its data.
 _DATA: Final = frozenset(["extensions", "ctx", "params", "meta", "metadata"])
-# Names of statuses that stand as a summary above a list.
+# Names of statuses that are as a summary above a list.
 _STATUSES: Final = frozenset(["bad request", "unprocessable entity", "unprocessable content", "conflict", "not found"])
 _TAG: Final = re.compile(r"<(?:script|style)\b[\s\S]{0,20000}?</(?:script|style)>|<[^<>]{0,300}>", re.IGNORECASE)
 _LONGEST_PAGE: Final = 300
@@ -124,7 +124,7 @@ def _list_entries(value: JsonValue, depth: int) -> Iterator[str]:
 
 
 def _is_map(value: dict[str, JsonValue]) -> bool:
-    """Whether an object leads from fields to sentences about them."""
+    """Returns whether an object leads from fields to sentences about them."""
     return bool(value) and all(
         isinstance(item, dict) or _is_words(item) or (isinstance(item, list) and all(map(_is_words, item)))
         for item in value.values()

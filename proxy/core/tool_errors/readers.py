@@ -1,6 +1,6 @@
 """What a tool says against arguments, as claims; and the three ways in which frameworks say it, each as a reader.
 
-A reader takes an `ErrorBody` and gives claims, none where the body does not use its dialect: from lists of objects with
+A reader takes an `ErrorBody` and gives claims, none if the body does not use its dialect: from lists of objects with
 a place and words (FastAPI, AJV, zod ...), from maps of places to words (Django, Rails, ASP.NET ...), or from sentences
 (Go, Jackson, serde ...). Whether a claim counts is decided when it is matched to what was sent.
 """
@@ -30,7 +30,7 @@ _DEEPEST_MAP: Final = 8
 
 @value_class
 class Claim:
-    """One complaint about one place, in the framework's terms. `place` is None where the framework does not name it;
+    """One complaint about one place, in the framework's terms. `place` is None if the framework does not name it;
     `name` is a key alone, whose object is not named. `kind` is the framework's own name of the rule (`float_parsing`,
     `minLength`, `oneof`); `code` is our code where the dialect is sure. `expected` and `got` are type words. `quoted`,
     the value as the tool repeats it, only serves to find the place. `sentence` is whole where `words` are its predicate
@@ -126,7 +126,7 @@ _ECHOED: Final = frozenset(
 
 def make_map_reader(*, at: tuple[str, ...] = (), marks: tuple[str, ...] = (), loose: bool = False) -> Reader:
     """A reader of maps from places to words. `at` names the keys that may hold the map, () for the body itself; of the
-    keys `marks`, one must stand beside or inside it. `loose`: words may be a single text instead of a list."""
+    keys `marks`, one must be beside or inside it. `loose`: words may be a single text instead of a list."""
 
     def read(answer: ErrorBody) -> Iterator[Claim]:
         for value in answer.values[:200] if at else answer.values[:1]:

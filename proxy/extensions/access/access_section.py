@@ -62,7 +62,7 @@ def read_jwt(written: JsonValue) -> JwtSettings | None:
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 def read_allow(written: JsonValue) -> tuple[AccessRule, ...] | None:
-    """The rules of a route; None where an admitted caller may call anything. A schema that cannot be compiled accepts
+    """The rules of a route; None if an admitted caller may call anything. A schema that cannot be compiled accepts
     nothing here; `check_access` reports it."""
     if not isinstance(written, list):
         return None

@@ -68,7 +68,7 @@ _NOT_ITS: Final = "the issuer is not one of this route"
 @value_class
 class RouteAdmission:
     """Implements `RouteAccess`. `tokens` None: the route accepts no signed token. `allow` None: an admitted caller may
-    call anything that no rule of `deny` denies. `metadata`: the address of the route's metadata (RFC 9728), '' where it
+    call anything that no rule of `deny` denies. `metadata`: the address of the route's metadata (RFC 9728), '' if it
     has none. `withheld`: operations whose definitions are not approved."""
 
     jwt: JwtSettings | None
@@ -80,7 +80,7 @@ class RouteAdmission:
     deny: tuple[AccessRule, ...] = ()
 
     def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
-        """Whether a request may go on: by a static token, else by a signed one, else by its certificate."""
+        """Returns whether a request may go on: by a static token, else by a signed one, else by its certificate."""
         shown = certificate() if self._asks_certificate else frozenset[str]()
         if isinstance(token, str) and token:
             return self._admit(Identity(token=token, certificate=shown))
@@ -171,7 +171,7 @@ class AllowedCalls:
         return b"-".join(map(b"".join, parts)).decode()
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:
-        """Whether some call of a tool may be allowed."""
+        """Returns whether some call of a tool may be allowed."""
         denied = self._find_denying(tool, hints) is not None
         return not denied and any(names_tool(rule, tool, hints) for rule in self.rules)
 

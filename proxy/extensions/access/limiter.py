@@ -34,7 +34,7 @@ _NETWORK: Final = 64
 
 
 class CountedBy(StrEnum):
-    """What the calls have in common that one limit counts together: who makes them (where nobody has to say who they
+    """What the calls have in common that one limit counts together: who makes them (if nobody has to say who they
     are: from where), the tool, the conversation, or the client's address."""
 
     CALLER = "caller"

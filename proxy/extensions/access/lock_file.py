@@ -26,7 +26,7 @@ from proxy.extensions.operations.importing.live import DescriptionChange, list_c
 # Finds text in a tool's definition that a model reads and a person may overlook: invisible and bidirectional
 # characters, tag characters, and instructions about other tools ("tool poisoning"). Pure.
 #
-# A finding is a reason to look, not a proof. Joiners count only between letters and digits of ASCII, where no script
+# A finding is a reason to look, not a proof. Joiners count only between letters and digits of ASCII, if no script
 # needs them.
 
 _BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -236,7 +236,7 @@ class PinnedRoute:
         return {name: self.describe_change(name, *each) for name, each in found.items() if self._differs(name, each[0])}
 
     def is_pinned(self, name: str, definition: tuple[str, ...]) -> bool:
-        """Whether a tool has the approved definition."""
+        """Returns whether a tool has the approved definition."""
         return not self._differs(name, self._complete(name, definition))
 
     def _differs(self, name: str, definition: tuple[str, ...]) -> bool:

@@ -51,7 +51,7 @@ def _has_list(route: RouteEntry) -> bool:
 
 async def list_defined(loaded: Loaded, names: frozenset[str], headers: Headers) -> dict[str, dict[str, Definition]]:
     """The current definitions of the tools of these routes, by route: of listed tools, and of the config's operations.
-    Raises ImportProblem, with the route, where a server does not answer."""
+    Raises ImportProblem, with the route, if a server does not answer."""
     with_lists = frozenset(route.name for route in loaded.config.routes if _has_list(route)) & names
     found = await ask_servers(loaded, with_lists, headers) if with_lists else {}
     for route in loaded.config.routes:

@@ -49,7 +49,7 @@ class ApprovedCalls:
         return "" if self.others is None else self.others.scope
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:
-        """Whether a tool is shown; a changed one only where it is not hidden."""
+        """Returns whether a tool is shown; a changed one only where it is not hidden."""
         hidden = self.withheld.hides and tool in self.withheld.tools
         return not hidden and (self.others is None or self.others.may_see(tool, hints))
 

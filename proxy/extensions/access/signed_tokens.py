@@ -31,7 +31,7 @@ from proxy.extensions.access.core.settings import (
 from proxy.interfaces import Clock
 
 # --- the public keys of one issuer (JWKS ------------------------------------------------------------------------------
-# The public keys of one issuer (JWKS, RFC 7517): fetched when first needed, anew in the background, and for an
+# The public keys of one issuer (JWKS, RFC 7517): fetched when first needed, again in the background, and for an
 # unknown key id, but at most every `PAUSE` seconds.
 #
 # Fetched keys count for the issuer's `max_age`. Without any, tokens cannot be judged, and the answer is 503.
@@ -78,8 +78,8 @@ class IssuerKeys:
         return self._find_fetched(key_id, algorithm)
 
     def refresh_if_old(self) -> None:
-        """Fetches keys anew, beside the calls, once they are older than `refresh`. Those older than `max_age` no longer
-        count."""
+        """Fetches keys again, beside the calls, once they are older than `refresh`. Those older than `max_age` no
+        longer count."""
         if self._fetched is None:
             return
         if self._get_age() >= self._issuer.max_age and self._keys:
@@ -98,7 +98,7 @@ class IssuerKeys:
         return self._clock.now() - (self._fetched or 0.0)
 
     def _may_ask(self) -> bool:
-        """Whether the keys may be requested now; one request under way serves all."""
+        """Returns whether the keys may be requested now; one request under way serves all."""
         return self._asking is not None or self._requested_at is None or self._clock.now() - self._requested_at >= PAUSE
 
     def _make_unavailable(self) -> KeysUnavailable:
@@ -216,7 +216,7 @@ class SignedTokens:
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
 
     def judge(self, token: str) -> Judgement | Awaitable[Judgement]:
-        """Whether a token counts. Waits where its issuer's keys have to be fetched first."""
+        """Returns whether a token counts. Waits where its issuer's keys have to be fetched first."""
         if len(token) > MAX_TOKEN:
             return TokenRefused("the token is too long")
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -58,7 +58,7 @@ class AnswerFilters:
         """Has nothing to end."""
 
     def is_on(self, tool: ToolPolicy) -> bool:
-        """Whether the tool has the key."""
+        """Returns whether the tool has the key."""
         return KEY in tool.added
 
     def prepare(self, request: UpstreamRequest, call_route: CallRoute) -> UpstreamRequest:
@@ -151,7 +151,7 @@ class _FilteredCall:
             record_answer(self._record, verdict, filtered.broken)
 
     def _refuse(self, filtered: Filtered) -> Failure:
-        """Why an answer is withheld, for the model."""
+        """Returns why an answer is withheld, for the model."""
         if filtered.withheld == "schema":
             return make_unfit_failure(filtered.broken)
         details = {"executed": "yes"}
@@ -172,7 +172,7 @@ class _FilteredCall:
         return reply if shown == reply.body else reply.with_body(shown)
 
     async def _change_message(self, data: bytes, is_whole: bool, _size: int) -> EventChange:
-        """What becomes of a message of an MCP server."""
+        """Returns what becomes of a message of an MCP server."""
         if not is_whole and not is_answer(data):  # a notification that is too large
             self._count("too_large")
             return EventChange(is_dropped=True)
@@ -191,7 +191,7 @@ class _FilteredCall:
         return EventChange(dumps(make_message({"content": content, "isError": True})), ends=True)
 
     async def _change_event(self, data: bytes, is_whole: bool, size: int) -> EventChange:
-        """What becomes of an event of an HTTP service. All events together may take `max_bytes`."""
+        """Returns what becomes of an event of an HTTP service. All events together may take `max_bytes`."""
         self._size += size
         if not is_whole or self._size > self._rules.max_bytes:
             self._note(Filtered(is_cut=True))

@@ -24,7 +24,7 @@ from proxy.telemetry.ring import LONGEST_ARGUMENTS, KeptCall, make_entry
 # --- the copies of a kept call ----------------------------------------------------------------------------------------
 # The copies of a kept call: a curl command, a line for `replay`, a test case.
 #
-# All three need the arguments exactly as they came, so they are offered only where `admin.values: full` keeps them
+# All three need the arguments exactly as they came, so they are offered only if `admin.values: full` keeps them
 # whole and nothing in them is masked. Otherwise `no_copy` says why, and what to switch on.
 
 _READER: Final = "Only holders of `admin.token` see arguments, if `admin.values` keeps them."
@@ -82,7 +82,7 @@ def describe_copies(
 
 
 def _find_expected(call: Mapping[str, Any], values: tuple[bytes, ...]) -> dict[str, JsonValue]:
-    """The right arguments as `expected`, on one line, or why none are known. A line break of valid JSON stands between
+    """The right arguments as `expected`, on one line, or why none are known. A line break of valid JSON is between
     tokens."""
     if call.get("would_refuse") or (call["outcome"] == "refused" and call.get("errors")):
         return {"expected": "null"}
@@ -101,7 +101,7 @@ def _find_target(route: Route, tool: str) -> str:
 
 
 def _is_masked(value: JsonValue) -> bool:
-    """Whether a text of the value stands for a masked one."""
+    """Returns whether a text of the value stands for a masked one."""
     if isinstance(value, dict):
         return any(map(_is_masked, value.values()))
     return any(map(_is_masked, value)) if isinstance(value, list) else value == MASK

@@ -1,6 +1,6 @@
 """Judges a call without sending it, for operators (POST /-/validate).
 
-The call runs through the same steps as a real one, but without an upstream and with an empty store of its own, so that
+The call runs through the same steps as a real one, but without an upstream and with its own empty store, so that
 no earlier attempt counts. A report-only tool is judged as if it were enforced; the field `mode` of the answer says
 `report`.
 """

@@ -93,7 +93,7 @@ def _read_new(data: ConsoleData, call_filter: CallFilter, place: _Place) -> tupl
 
 # --- several workers --------------------------------------------------------------------------------------------------
 # Takes a position among the calls and one among the changes; returns the merged `/-/calls` of all workers since then,
-# or None where no worker answers.
+# or None if no worker answers.
 ReadCalls = Callable[[str, str], Awaitable[dict[str, JsonValue] | None]]
 _WORKERS_EVERY: Final = 0.2
 

@@ -51,7 +51,7 @@ class CallFilter:
 
     @property
     def is_open(self) -> bool:
-        """Whether the filter only compares numbers and times."""
+        """Returns whether the filter only compares numbers and times."""
         return all(not getattr(self, each.name) for each in fields(self) if each.name not in _BOUNDS)
 
 
@@ -135,7 +135,7 @@ def read_figures(kept: KeptCall) -> KeptFigures:
 
 
 def read_duration(kept: KeptCall) -> float:
-    """How long a kept request took, in seconds."""
+    """Returns how long a kept request took, in seconds."""
     content = kept.content
     if isinstance(content, dict):
         return float(content["duration_ms"]) / 1000
@@ -202,7 +202,7 @@ def _join_words(kept: KeptCall) -> str:
 
 
 def _fits_places(kept: KeptCall, call_filter: CallFilter) -> bool:
-    """Whether code, rule and path are those of an error or a repair of the call."""
+    """Returns whether code, rule and path are those of an error or a repair of the call."""
     if not (call_filter.code or call_filter.path or call_filter.rule):
         return True
     errors = kept.failure.errors if kept.failure is not None else ()
@@ -219,7 +219,7 @@ def _fits_places(kept: KeptCall, call_filter: CallFilter) -> bool:
 
 
 def is_below(path: str, pattern: str) -> bool:
-    """Whether a JSON Pointer is at or below a pattern, in which `*` stands for any step."""
+    """Returns whether a JSON Pointer is at or below a pattern, in which `*` stands for any step."""
     steps, parts = path.split("/"), pattern.rstrip("/").split("/")
     return len(steps) >= len(parts) and all(
         part in ("*", step) for step, part in zip(steps[: len(parts)], parts, strict=True)

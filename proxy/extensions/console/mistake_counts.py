@@ -2,7 +2,7 @@
 
 The counts are bounded, whatever clients send. Places are those of the schema.
 Names of invented keys are cut, and the rarest are dropped. Shapes of texts hold no letter or digit that was sent. A
-value that an enum refused is kept only where the operator allows values, and only after three conversations have tried
+value that an enum refused is kept only if the operator allows values, and only after three conversations have tried
 it.
 """
 
@@ -28,7 +28,7 @@ from proxy.interfaces import CallRecord
 from proxy.telemetry.failures import find_renamed, list_errors
 from proxy.telemetry.metric_table import OTHER
 
-# The most mistakes with counts of their own; further ones are counted together under `_other`.
+# The most mistakes with their own counts; further ones are counted together under `_other`.
 MOST_MISTAKES: Final = 4000
 MOST_INVENTED: Final = 32
 MOST_SHAPES: Final = 8
@@ -284,7 +284,7 @@ def find_place(check: Check, path: Pointer) -> Pointer:
 
 
 def _fits(policy: ToolPolicy, value: JsonValue, parent: Pointer, names: Mapping[str, str]) -> bool:
-    """Whether a call would be right with the invented keys renamed to the missing ones."""
+    """Returns whether a call would be right with the invented keys renamed to the missing ones."""
     return policy.check is not None and policy.check.accepts(_rename(value, parent, names))
 
 
@@ -298,7 +298,7 @@ def _rename(value: JsonValue, parent: Pointer, names: Mapping[str, str]) -> Json
 
 
 def _may_show(violation: Violation, record: CallRecord) -> bool:
-    """Whether a refused value may be shown to an operator who sees values."""
+    """Returns whether a refused value may be shown to an operator who sees values."""
     limits, value = record.policy.feedback if record.policy is not None else None, violation.value
     return (
         limits is not None and not violation.sensitive and not is_secret_path(violation.path, limits)

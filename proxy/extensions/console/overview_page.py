@@ -290,8 +290,8 @@ def show_upstreams(
 
 
 def _show_address(upstream: UpstreamConfig) -> str:
-    """Where an upstream listens: scheme, host and port, or the socket; no path and no credentials of its URL. Words
-    where it is a process or made of other upstreams."""
+    """Returns where an upstream listens: scheme, host and port, or the socket; no path and no credentials of its URL.
+    Words if it is a process or made of other upstreams."""
     if upstream.added is not None:
         return upstream.added.described
     if upstream.socket:

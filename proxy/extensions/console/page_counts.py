@@ -129,7 +129,7 @@ class ConsoleCounts:
             faults.append((self._wall(), record.upstream_error))
 
     def count_faults(self, upstream: str, since: float) -> Counter[str]:
-        """How many faults of each kind an upstream had since then (seconds since the epoch)."""
+        """Returns how many faults of each kind an upstream had since then (seconds since the epoch)."""
         return Counter(error for at, error in self._faults.get(upstream, ()) if at >= since)
 
 

@@ -141,7 +141,7 @@ async def make_call_page(serving: Serving, question: PageRequest) -> Page:
 
 
 async def make_overview(serving: Serving, question: PageRequest) -> Page:
-    """Whether the proxy works, and what needs attention."""
+    """Returns whether the proxy works, and what needs attention."""
     if serving.console is None:
         return _off()
     served, handler = serving.reloader.served, serving.handler

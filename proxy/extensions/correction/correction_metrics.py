@@ -87,7 +87,7 @@ class CorrectionMetrics:
 
     def _count(self, question: CorrectionQuestion, route: str, tool: str) -> None:
         self._questions[route, tool, question.layer, question.outcome, str(question.independent).lower()] += 1
-        if question.seconds:  # 0 where the endpoint was not asked
+        if question.seconds:  # 0 if the endpoint was not asked
             self._asking.observe(question.seconds, (question.layer,))
         for kind, count in (("prompt", question.prompt_tokens), ("completion", question.completion_tokens)):
             if count:

@@ -127,7 +127,7 @@ class Endpoint:
 
 
 def _refuses_form(reply: UpstreamReply | UpstreamFault, form: Form) -> bool:
-    """Whether the endpoint refuses the form it was asked for."""
+    """Returns whether the endpoint refuses the form it was asked for."""
     if form is NO_FORM or isinstance(reply, UpstreamFault) or reply.status not in _UNKNOWN_FORM:
         return False
     body = reply.body if isinstance(reply.body, bytes) else b""

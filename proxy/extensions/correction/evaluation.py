@@ -38,7 +38,7 @@ class EvaluatedCall:
     error: Mapping[str, Any] | None = None
 
     def is_right(self, arguments: object) -> bool:
-        """Whether arguments are among those that are right, in type and value."""
+        """Returns whether arguments are among those that are right, in type and value."""
         return any(_is_same(arguments, right) for right in self.expected)
 
 

@@ -1,11 +1,11 @@
 """The questions to the model endpoint: the messages of one, and the form of its answer.
 
-The messages are a bundled prompt with its placeholders filled in. A prompt is a text file: the system message stands
+The messages are a bundled prompt with its placeholders filled in. A prompt is a text file: the system message is
 above a line `---`, the user message below it; `{{name}}` is a placeholder (`core/settings.py` lists the
 names). Filled-in text holds no secrets and has a bounded length.
 
 The form is the value of `response_format`, made of the layer's verdict and the tool's schema: a model that is held to a
-schema cannot answer with prose or with arguments of a wrong type. Where the schema cannot stand in a document of its
+schema cannot answer with prose or with arguments of a wrong type. Where the schema cannot be in a document of its
 own (arguments that are not an object, a schema too long to send) the form is any JSON object. An endpoint that refuses
 a form is asked without it (`Endpoint`).
 """

@@ -9,7 +9,7 @@ inspection.
 The seeds also give the model's analysis as an attribute. It quotes arguments ("100 x 468.285"), so it goes to the debug
 log alone.
 
-`DebugLog` (GoMind's debug store) writes whole prompts and answers as JSON Lines, readable by the owner alone (0600) and
+`DebugLog` (GoMind's debug store) writes whole prompts and answers as JSON Lines, readable only by the owner (0600) and
 bounded: once the file reaches half of `max_size` it replaces `<file>.1`. Entries hold no secrets, but they hold
 argument values and tools' answers, so the log is off unless the config names a file. A file that cannot be written
 affects no call.
@@ -47,7 +47,7 @@ class CorrectionRecorder:
         self._questions: list[CorrectionQuestion] = []
 
     def count(self, layer: Layer) -> int:
-        """How many questions of a layer were asked about this call."""
+        """Returns how many questions of a layer were asked about this call."""
         return sum(question.layer is layer for question in self._questions)
 
     def note_start(self, layer: Layer, call: ToolCall, failure: Failure, independent: bool) -> None:

@@ -1,6 +1,6 @@
 """The memory of a conversation for layer 4: the user's wish, and the results of its last delivered calls.
 
-It is kept only where a tool's policy says `trajectory: on`, and in this process alone, because no argument value may go
+It is kept only if a tool's policy says `trajectory: on`, and in this process alone, because no argument value may go
 to a shared store. It holds no secrets, is cut, expires, and is kept for a bounded number of conversations. Several
 users may share a conversation that is known only by its address: nothing of it is kept.
 """
@@ -42,7 +42,7 @@ from proxy.extensions.correction.core.settings import TrajectoryLimits
 #     find_out_of_scope(...)       those of them that the failure does not name
 #     keep_in_scope(...)           the answer without those
 #
-# A value that is repeated keeps its own text: `1.10` stays `1.10`, also where the model writes 1.1.
+# A value that is repeated keeps its own text: `1.10` stays `1.10`, also if the model writes 1.1.
 
 
 def hide_secrets(value: JsonValue, limits: FeedbackLimits, path: Pointer = ()) -> JsonValue:
@@ -73,7 +73,7 @@ def restore_secrets(answer: JsonValue, was_shown: JsonValue, original: JsonValue
 
 def _restore_items(answer: list[JsonValue], was_shown: list[JsonValue], original: list[JsonValue]) -> JsonValue:
     """Restores the items of a list. The model may have moved items, and a secret must not land in the wrong one: a
-    changed item gets its parts back only where no other item changed."""
+    changed item gets its parts back only if no other item changed."""
     same_length = len(answer) == len(was_shown)
     differing = [index for index, item in enumerate(answer) if not same_length or not are_equal(item, was_shown[index])]
     if same_length and len(differing) == 1:
@@ -144,7 +144,7 @@ def _is_in_scope(path: Pointer, failing: list[tuple[str, ...]]) -> bool:
 
 
 def holds_mask(value: JsonValue, path: Pointer) -> bool:
-    """Whether a changed place holds a masked secret: the model moved a value that it did not see."""
+    """Returns whether a changed place holds a masked secret: the model moved a value that it did not see."""
     for step in path:
         if isinstance(value, dict):
             value = value.get(step, ABSENT)
@@ -277,7 +277,7 @@ def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> Jso
 
 
 def _is_answer(value: JsonValue | JsonProblem) -> bool:
-    """Whether a JSON-RPC message holds the successful result of a call."""
+    """Returns whether a JSON-RPC message holds the successful result of a call."""
     result = value.get("result") if isinstance(value, dict) and "jsonrpc" in value else None
     return isinstance(result, dict) and result.get("isError") is not True
 

@@ -51,7 +51,7 @@ class Blocked:
 
 
 def read(response: Any) -> Answer | Retry | Blocked:
-    """What became of a call, from the response to it. Raises nothing for any status."""
+    """Returns what became of a call, from the response to it. Raises nothing for any status."""
     found = getattr(response, "headers", None)
     headers = {} if found is None else {str(name).lower(): str(value) for name, value in found.items()}
     status = getattr(response, "status_code", None)
@@ -102,7 +102,7 @@ def _find_message(value: Any) -> str:
 
 
 def _may_retry(value: Any, code: str, attempt: str) -> bool:
-    """Whether another call can succeed: as the attempt says, else the answer itself, else its code."""
+    """Returns whether another call can succeed: as the attempt says, else the answer itself, else its code."""
     number, _, limit = attempt.partition("/")
     if number.isdecimal() and limit.isdecimal():
         return int(number) < int(limit)

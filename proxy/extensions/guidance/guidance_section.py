@@ -53,7 +53,7 @@ def read_guidance(context: Context, files: Files, _upstreams: Mapping[str, Upstr
 
 
 def _is_usable_template(context: Context, text: str) -> bool:
-    """Whether a template can be filled in; reports each reason why not."""
+    """Returns whether a template can be filled in; reports each reason why not."""
     placeholders, known = find_placeholders(text), tuple(PLACEHOLDERS)
     unknown, missing = sorted(placeholders - PLACEHOLDERS.keys()), sorted(NEEDED - placeholders)
     for name in unknown:

@@ -183,7 +183,7 @@ class _Target:
 
 
 def inject_workload(index: int, manifest: Manifest, sidecar: Sidecar, findings: Findings, names: set[str]) -> Manifest:
-    """A workload with the sidecar in its pods; unchanged where there is an obstacle. `names` gets the former name of
+    """A workload with the sidecar in its pods; unchanged if there is an obstacle. `names` gets the former name of
     the port of calls."""
     target, known = _Target(index, take_back(manifest), findings), len(findings.obstacles)
     sidecar = _apply_annotations(target, sidecar)

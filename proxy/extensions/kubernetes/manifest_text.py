@@ -1,7 +1,7 @@
 """Reads and writes manifests as a stream of YAML or JSON documents; an unchanged document keeps its bytes.
 
 Kubernetes reads YAML 1.1 (`yes` is true), so this file reads and writes that, and not the YAML 1.2 of the config. A
-changed document is written anew: it keeps its values and the order of its keys, and loses its comments.
+changed document is written again: it keeps its values and the order of its keys, and loses its comments.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _split(text: str) -> Iterator[tuple[str, int]]:
 
 def find_line(documents: list[ManifestDocument], index: int, path: Path) -> str:
     """The place of a value as `file:line`: of the manifest with that number, at that path in it; of the nearest value
-    around it where there is none."""
+    around it if there is none."""
     for document in documents:
         count = len(document.manifests)
         if index >= count:

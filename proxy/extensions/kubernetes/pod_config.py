@@ -169,7 +169,7 @@ def _find_missing(source: ConfigSource, given: Given, places: list[str]) -> Iter
 
 
 def _is_beside(source: ConfigSource, path: Pointer) -> bool:
-    """Whether a reference names a file in the config's folder, which `_find_exposed` refuses."""
+    """Returns whether a reference names a file in the config's folder, which `_find_exposed` refuses."""
     found = dict(_walk(source.value)).get(path, "")
     return any(not name.startswith("/") for name in _TOKEN_FILE.findall(found))
 

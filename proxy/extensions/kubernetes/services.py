@@ -27,7 +27,7 @@ from proxy.extensions.kubernetes.workloads import (
 
 @value_class
 class Workload:
-    """A workload of the stream: its name as `kind/name`, its namespace ('' where it names none), its pod's template,
+    """A workload of the stream: its name as `kind/name`, its namespace ('' if it names none), its pod's template,
     and the names by which its port of calls was known. `injected`: whether it has the sidecar; `by_this_run`: whether
     this run has put it in."""
 

@@ -47,7 +47,7 @@ class Record:
 
 
 def is_injected(manifest: Manifest) -> bool:
-    """Whether `inject` has left its record in a workload or Service."""
+    """Returns whether `inject` has left its record in a workload or Service."""
     return BEFORE in get_annotations(manifest)
 
 

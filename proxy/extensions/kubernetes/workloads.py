@@ -10,7 +10,7 @@ from typing import Any, Final
 from proxy.core.model.value_class import value_class
 from proxy.extensions.kubernetes.sidecar import CONTAINER, Manifest
 
-# Where the pod's template stands in each kind of workload.
+# Where the pod's template is in each kind of workload.
 POD_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
     "Deployment": ("spec", "template"),
     "StatefulSet": ("spec", "template"),
@@ -65,17 +65,17 @@ class Findings:
 
 
 def is_workload(manifest: Manifest) -> bool:
-    """Whether it is of a kind that can be injected."""
+    """Returns whether it is of a kind that can be injected."""
     return manifest.get("kind") in POD_TEMPLATES and manifest.get("apiVersion") in _GROUPS
 
 
 def is_service(manifest: Manifest) -> bool:
-    """Whether it is a Service of Kubernetes itself."""
+    """Returns whether it is a Service of Kubernetes itself."""
     return manifest.get("kind") == "Service" and manifest.get("apiVersion") == "v1"
 
 
 def has_unknown_pods(manifest: Manifest) -> bool:
-    """Whether it has pods and is of another kind, such as Argo's Rollout or Knative's Service."""
+    """Returns whether it has pods and is of another kind, such as Argo's Rollout or Knative's Service."""
     template = (manifest.get("spec") or {}).get("template") if isinstance(manifest.get("spec"), dict) else None
     spec = template.get("spec") if isinstance(template, dict) else None
     return not is_workload(manifest) and isinstance(spec, dict) and isinstance(spec.get("containers"), list)
@@ -92,7 +92,7 @@ def get_namespace(manifest: Manifest, default: str = "") -> str:
 
 
 def find_pod_path(manifest: Manifest) -> tuple[str, ...]:
-    """Where the pod's template stands."""
+    """Returns where the pod's template stands."""
     return POD_TEMPLATES[manifest["kind"]] if is_workload(manifest) else ("spec", "template")
 
 
@@ -130,7 +130,7 @@ def list_ports(container: Manifest) -> list[dict[str, Any]]:
 
 
 def matches(service: Manifest, pod: Manifest) -> bool:
-    """Whether a Service's selector fits a pod's labels, in any namespaces."""
+    """Returns whether a Service's selector fits a pod's labels, in any namespaces."""
     selector = service.get("spec", {}).get("selector") or {}
     labels = (pod.get("metadata") or {}).get("labels") or {}
     return bool(selector) and selector.items() <= labels.items()

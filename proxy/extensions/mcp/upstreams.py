@@ -48,13 +48,10 @@ from proxy.telemetry.logs import Log
 
 # --- operations of an HTTP API as one MCP server ----------------------------------------------------------------------
 # Operations of an HTTP API as one MCP server, an `Upstream`: it lists them itself and sends calls to the service.
-#
-# initialize, server/discover, ping     answered here tools/list                            the operations, on one
-# page tools/call                            arrives as the service's own HTTP request and goes on to the service GET
-# 405: this server has no stream of its own messages
-#
-# A session is a random id that identifies one conversation. Nothing is stored under it, so any id is valid, after a
-# restart and in each of several workers too.
+# initialize, server/discover, ping     answered here tools/list                            the operations, on one page
+# tools/call                            arrives as the service's own HTTP request and is forwarded to the service GET
+# 405: this server has no stream of its own messages  A session is a random id that identifies one conversation. Nothing
+# is stored under it, so any id is valid, after a restart and in each of several workers too.
 
 
 @value_class
@@ -196,7 +193,7 @@ class McpUpstreams:
 
 def make_stdio_settings(name: str, command: Command, stderr: Callable[[int, str], None]) -> StdioSettings:
     """Makes the settings of a command's processes. They inherit the few variables that programs need to run, or all
-    where the config says so."""
+    if the config says so."""
     names = os.environ if command.pass_all else _INHERITED
     inherited = {key: os.environ[key] for key in names if key in os.environ}
     return StdioSettings(

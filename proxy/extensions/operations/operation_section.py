@@ -109,7 +109,7 @@ class ChannelReader:
 # --- reads a tool's `request` -----------------------------------------------------------------------------------------
 # --- takes an operation out of an OpenAPI description -----------------------------------------------------------------
 def read_operation(document: JsonValue, name: str, provided: frozenset[str]) -> FoundSchema | SourceProblem:
-    """The operation called `name`: an `operationId`, or a method and a path. The path of its request stands behind that
+    """The operation called `name`: an `operationId`, or a method and a path. The path of its request is behind that
     of the description's first server."""
     try:
         found = import_operation(document, name, provided)

@@ -1,9 +1,9 @@
 """Compares the verdicts of two configs on recorded calls: `compare_line` judges one line by both, `compare_sent` judges
 arguments by two policies, and `ComparisonCounts` adds up the changes.
 
-A stand-in keeps only some properties of the text that it replaces. A line is `cannot_tell` where the new schema checks
-another property at that place (enum, pattern, format ...), unless the old schema has the same check and is the one of
-the recording.
+A substitute keeps only some properties of the text that it replaces. A line is `cannot_tell` where the new schema
+checks another property at that place (enum, pattern, format ...), unless the old schema has the same check and is the
+one of the recording.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from proxy.server.admin.page import ConsoleData, Page, PageRequest, make_json_pa
 from proxy.server.lifecycle import Serving
 from proxy.telemetry.ring import read_value
 
-# Keywords about properties of a text that its stand-in does not keep.
+# Keywords about properties of a text that its substitute does not keep.
 _UNKEPT: Final = frozenset(
     ["enum", "const", "pattern", "format", "minLength", "maxLength", "anyOf", "oneOf", "allOf", "not", "if", "then",
      "else", "$ref", "$dynamicRef", "contentEncoding", "contentMediaType"]
@@ -165,8 +165,8 @@ def _list_unkept(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]
 
 
 def _is_no_text(keyword: str, item: JsonValue) -> bool:
-    """Whether a keyword asks for a type other than text. A repair may convert a text to it (`"48.85"`), but not the
-    stand-in of that text, whose digits and letters are replaced."""
+    """Returns whether a keyword asks for a type other than text. A repair may convert a text to it (`"48.85"`), but not
+    the substitute of that text, whose digits and letters are replaced."""
     return keyword == "type" and item != "string" and not (isinstance(item, list) and "string" in item)
 
 
@@ -330,6 +330,6 @@ async def compare_recorded(
 
 
 def _holds_mark(value: JsonValue, marks: Iterable[str]) -> bool:
-    """Whether a part of a kept value may be masked or cut. The judgement of such a value is not reliable."""
+    """Returns whether a part of a kept value may be masked or cut. The judgement of such a value is not reliable."""
     text = dumps(value).decode("utf-8", "replace")
     return any(mark in text for mark in marks)

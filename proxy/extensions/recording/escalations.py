@@ -41,7 +41,7 @@ from proxy.upstream.outgoing_client import OutgoingClient, post_json
 # A call that escalates only puts its notice into the queue. A notice that is not delivered is logged as lost: the
 # queue is full, the process ends, or the config no longer names a webhook. Where the config names another webhook,
 # queued notices go there (`aim`). A post is tried again after 1, 5, 30 and 120 seconds unless the receiver accepted
-# it (2xx) or refused it (4xx other than 408, 425 and 429). Each try is signed anew under the same `webhook-id`, by
+# it (2xx) or refused it (4xx other than 408, 425 and 429). Each try is signed again under the same `webhook-id`, by
 # which a receiver knows it again.
 
 # Posts a notice as `dumps` writes it, with these headers; gives the answer's status, or 0. Raises nothing.

@@ -1,6 +1,6 @@
 """Exports traces: samples requests, and sends their spans to a collector by OTLP over HTTP.
 
-This is the only file that uses OpenTelemetry, and it is imported only where traces are on. The SDK
+This is the only file that uses OpenTelemetry, and it is imported only if traces are on. The SDK
 reads sampler, resource, batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
 Spans are made from finished records (`spans.py`) and queued as `ReadableSpan`s. The SDK advises against making those by

@@ -1,6 +1,6 @@
 """Records finished calls as the section `record` wants them (docs/recording.md). A reload may change all of it.
 
-With several workers each has a file of its own: FILE.PID.
+With several workers each has its own file: FILE.PID.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from proxy.telemetry.metrics import Metrics
 # The file of recorded calls: a thread writes it, and the console reads the last lines of a tool from it.
 #
 #     RecordFile.add     in the caller: queues a function that makes a line, or drops it where the queue is full
-#     RecordFile._run    in the thread: makes the lines (stand-ins are judged here), writes and rotates
+#     RecordFile._run    in the thread: makes the lines (substitutes are judged here), writes and rotates
 #
 # A full disk costs lines, never calls. No link is followed, and new files have mode 0600 (`proxy/file_writing.py`).
 # Beyond `max_size` it becomes FILE.1.gz, that FILE.2.gz, and so on, `keep` of them. Lines are counted: written,
@@ -178,7 +178,7 @@ _OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
 
 @value_class
 class RecordConfig:
-    """Recorded calls: the file (an absolute path), whether arguments are whole or stand-ins, the recorded share of
+    """Recorded calls: the file (an absolute path), whether arguments are whole or substitutes, the recorded share of
     calls by outcome, and bounds in bytes. `keep`: how many older files are kept, packed."""
 
     file: str

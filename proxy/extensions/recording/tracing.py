@@ -52,7 +52,7 @@ def make_tracer(environ: Mapping[str, str], log: Log, metrics: Metrics, clock: C
 
 
 def _find_fault(environ: Mapping[str, str]) -> str | None:
-    """Why requested traces cannot be made, or None."""
+    """Returns why requested traces cannot be made, or None."""
     if find_missing():
         return "the extra is not installed: pip install '.[otel]' in a clone"
     protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _SPOKEN)

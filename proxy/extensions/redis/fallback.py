@@ -91,7 +91,7 @@ class FallbackStore:
 
     @property
     def up(self) -> bool:
-        """Whether the remote store is in use."""
+        """Returns whether the remote store is in use."""
         return self._up
 
     async def open(self) -> None:
@@ -159,7 +159,7 @@ class FallbackStore:
         if isinstance(was, Unreachable):
             self._journal.note_ending(key)
             return known
-        await self._local.clear(key, forget)  # a look-up under way may have restored it meanwhile
+        await self._local.clear(key, forget)  # a look-up under way may have restored it in the meantime
         return was
 
     # --- episodes that other processes may have begun -----------------------------------------------------------------
@@ -344,5 +344,5 @@ class FallbackStore:
 
 
 def _is_running(episode: Episode | None) -> bool:
-    """Whether the episode has an attempt; an ended episode keeps only the counts of refused arguments."""
+    """Returns whether the episode has an attempt; an ended episode keeps only the counts of refused arguments."""
     return episode is not None and episode.count > 0

@@ -132,7 +132,7 @@ def reserve(key: bytes, limit: int, ttl: float) -> Operation[int | None]:
 
 
 def release(key: bytes) -> Operation[int]:
-    """Gives a slot back."""
+    """Returns a slot back."""
     return Operation(scripts.RELEASE, key, (), int)
 
 
@@ -142,7 +142,7 @@ def merge_used(key: bytes, change: int, ttl: float) -> Operation[None]:
 
 
 def count_taken(key: bytes) -> Operation[SlotCount]:
-    """How many slots of a call cap are used, with the time the count has left."""
+    """Returns how many slots of a call cap are used, with the time the count has left."""
     return Operation(scripts.TAKEN, key, (), lambda reply: SlotCount(int(reply[0]), max(0.0, reply[1] / 1000)))
 
 

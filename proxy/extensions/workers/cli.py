@@ -41,7 +41,7 @@ async def start_workers(
     """Starts as many workers as the config says. `more` are words of their command line, `held` is a socket that
     listens at the probes' port already.
 
-    Raises OSError where a port cannot be opened or a worker does not start, ConfigError where a hook cannot be found.
+    Raises OSError if a port cannot be opened or a worker does not start, ConfigError if a hook cannot be found.
     """
     config, clock = loaded.config, SystemClock()
     if mistakes := check_hooks(config.hooks, str(loaded.files[0])):

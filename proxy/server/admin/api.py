@@ -35,7 +35,7 @@ _LONGEST_DRAIN: Final = 3600.0
 _LONGEST_NAME: Final = 1000
 
 
-# --- probes: they read this process only, never the store; one upstream only where the path names it ------------------
+# --- probes: they read this process only, never the store; one upstream only if the path names it ------------------
 async def _alive(_serving: Serving, _question: PageRequest) -> Page:
     return make_json_page({"status": "ok"})
 
@@ -165,7 +165,7 @@ async def _reloads(serving: Serving, _: PageRequest) -> Page:
 
 
 async def _attempts(serving: Serving, question: PageRequest) -> Page:
-    """Lists the running episodes of all conversations; those that wait for a human stand first. A tool's errors that
+    """Lists the running episodes of all conversations; those that wait for a human are first. A tool's errors that
     have escalated are one row with the calls that were refused for them.
 
     `conversation` selects one conversation by the id that its client sends; `rung` says at which rung of the ladder the
@@ -203,7 +203,7 @@ async def _attempts(serving: Serving, question: PageRequest) -> Page:
 
 
 def is_waiting(key: str, episode: Episode, limits: Mapping[str, AttemptsPolicy]) -> bool:
-    """Whether an episode has escalated, so that its model was told to stop."""
+    """Returns whether an episode has escalated, so that its model was told to stop."""
     if not contract.is_attempts(key):
         return refusals.is_blocked(key)
     limit = limits.get(contract.read_tool(key)) or AttemptsPolicy()

@@ -3,7 +3,7 @@
 Probes depend on this process only. `/livez` answers while the event loop runs; `/readyz` answers 200 while a config is
 served and the proxy does not drain. They never depend on an upstream, because an upstream's failure must not take the
 proxy out of service. The separate probes' port serves the probes and the metrics only, and accepts any `Host`, because
-Prometheus and kubelet use names of their own.
+Prometheus and kubelet use their own names.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def open_operator_ports(
     opened: list[Port],
     held: socket.socket | None = None,
 ) -> None:
-    """Opens the operator's port, and the probes' port where the config has one, and adds them to `opened`. `held` is a
+    """Opens the operator's port, and the probes' port if the config has one, and adds them to `opened`. `held` is a
     socket that listens at the probes' port already.
 
     `secrets` holds the folder and the environment variables from which the tokens of the config are read again. Raises
@@ -101,7 +101,7 @@ class Admin:
         self._access = access
         self._now = now
         self._shared: SharedPages | None = None
-        """What answers readers that take an answer of some age, made for the first of them."""
+        """Answers readers that accept an answer of some age, made for the first of them."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answers one request to the operator's port."""

@@ -5,7 +5,7 @@ right (RFC 9110 section 10.1.1), so that a client with a large body hears of its
 
 The bodies under way share a memory: those being read, and those being judged or forwarded. Each holds its share from
 its first byte to the end of its request: what its bytes take, times what judging them takes beside. A body whose length
-is announced takes its share before it is read; one that comes in chunks, as it grows. Where nothing is left, a body is
+is announced takes its share before it is read; one that comes in chunks, as it grows. If nothing is left, a body is
 read no further, and its client is told to try again (503). A body that is alone is always read: `limits.body` bounds
 it.
 """
@@ -179,12 +179,12 @@ async def read_whole(
 
 
 def _limit(seconds: float) -> float:
-    """How long a client may take to send a body, in seconds: also a route whose tools have all the time."""
+    """Returns how long a client may take to send a body, in seconds: also a route whose tools have all the time."""
     return seconds if math.isfinite(seconds) else _LONGEST_UPLOAD
 
 
 def read_content_length(fields: Fields) -> int:
-    """How long a body is by its own account, in bytes; 0 where it does not say."""
+    """Returns how long a body is by its own account, in bytes; 0 where it does not say."""
     length = fields.get("content-length")
     return int(length) if length else 0
 
@@ -222,7 +222,7 @@ async def stream_body(request: web.BaseRequest, idle_timeout: float) -> AsyncIte
 
 
 def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bool) -> BadRequest | None:
-    """What the head alone says against the body."""
+    """Returns what the head alone says against the body."""
     media_type = fields.get("content-type") or ""
     if takes_text and _TEXT.fullmatch(media_type.strip().lower()):
         media_type = "application/json"
@@ -245,7 +245,7 @@ _TEXT: Final = re.compile(r"text/(?:plain|markdown)(?:\s*;\s*charset\s*=\s*\"?ut
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a Content-Type is JSON in UTF-8: `application/json` or `*/*+json`, charset utf-8 or none.
+    """Returns whether a Content-Type is JSON in UTF-8: `application/json` or `*/*+json`, charset utf-8 or none.
 
     A charset counts however it is spelt (`charset = utf-7`, `charset*=`): some readers are as lenient.
     """
@@ -271,7 +271,7 @@ def _too_large(limit: int) -> BadRequest:
 # Half of what the memory limit of the control group leaves free at start; without a limit, half of what this machine's
 # quarter leaves. Several workers divide it.
 
-# The room where the system does not say how much memory there is.
+# The room if the system does not say how much memory there is.
 _UNKNOWN: Final = 256 * 1024 * 1024
 # A limit beyond this is none: the kernel's own word for it is a number near 2**63.
 _NO_LIMIT: Final = 1 << 50
@@ -288,7 +288,7 @@ def find_room(workers: int, root: Path = Path("/")) -> int:
 
 
 def _find_free_of_group(root: Path) -> int | None:
-    """What the narrowest memory limit above this process leaves free; None without one."""
+    """Returns what the narrowest memory limit above this process leaves free; None without one."""
     found = []
     for line in _read_lines(root / "proc/self/cgroup"):
         _, _, rest = line.partition(":")

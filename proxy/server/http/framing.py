@@ -1,7 +1,7 @@
 """Responses as bytes: status line, fields, framing (RFC 9112 sections 4 and 6, RFC 9110 section 8.6).
 
 Whoever answers says status, fields and body; everything about the message itself is written here: its length or
-chunks, `Date`, `Server`, whether the connection goes on, and no body where HTTP has none. Both classes are aiohttp's
+chunks, `Date`, `Server`, whether the connection continues, and no body where HTTP has none. Both classes are aiohttp's
 `StreamResponse` with a head of our own, because aiohttp drops header bytes that are not UTF-8.
 
     Response         a whole response, written in one piece
@@ -53,7 +53,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class _OwnHead(StreamResponse):
-    """What both responses tell aiohttp. `lasts`: the connection goes on; `sent_to`: the request whose client has the
+    """What both responses tell aiohttp. `lasts`: the connection continues; `sent_to`: the request whose client has the
     head."""
 
     lasts = False
@@ -69,12 +69,12 @@ class _OwnHead(StreamResponse):
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the connection goes on."""
+        """Returns whether the connection goes on."""
         return self.lasts
 
     @property
     def prepared(self) -> bool:
-        """Whether the head has gone out."""
+        """Returns whether the head has gone out."""
         return self.sent_to is not None
 
 
@@ -212,13 +212,13 @@ def abort(transport: asyncio.Transport | None, request: web.BaseRequest) -> None
 
 
 def has_begun(request: web.BaseRequest) -> bool:
-    """Whether bytes of the response were sent, so that no other response is possible."""
+    """Returns whether bytes of the response were sent, so that no other response is possible."""
     return request.writer.output_size > 0
 
 
 def is_lasting(request: RequestHead) -> bool:
-    """Whether the client wants to go on with its connection (RFC 9112 section 9.3). `close` goes before all else,
-    which llhttp has otherwise for HTTP/1.0."""
+    """Returns whether the client wants to go on with its connection (RFC 9112 section 9.3). `close` goes before all
+    else, which llhttp has otherwise for HTTP/1.0."""
     if not request.keep_alive:
         return False
     if request.version == HttpVersion11:
@@ -233,7 +233,7 @@ def find_minor_version(request: RequestHead) -> int:
 
 
 def is_bodiless(status: int, method: str) -> bool:
-    """Whether a response ends with its head, whatever that says of a body."""
+    """Returns whether a response ends with its head, whatever that says of a body."""
     return method == "HEAD" or status < 200 or status in _NO_BODY
 
 
@@ -319,9 +319,7 @@ def _head(rows: list[str], there: set[str], minor: int, *, keep_alive: bool, typ
         rows.append("Content-Type: application/octet-stream")
     if "date" not in there:
         rows.append(make_date_row(int(time.time())))
-    if (
-        keep_alive != (minor == 1) and "connection" not in there
-    ):  # sent only where it differs from the version's default
+    if keep_alive != (minor == 1) and "connection" not in there:  # sent only if it differs from the version's default
         rows.append("Connection: keep-alive" if keep_alive else "Connection: close")
     return ("\r\n".join(rows) + "\r\n\r\n").encode("utf-8", "surrogateescape")
 

@@ -67,10 +67,10 @@ _NEVER_RETURNED: Final = HOP_BY_HOP | _OWN_REPLY
 Network = IPv4Network | IPv6Network
 
 
-# RFC 9110 section 5.6.2: a token. Every other text stands in quotes.
+# RFC 9110 section 5.6.2: a token. Every other text is in quotes.
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # RFC 7239 section 4: elements parted by commas, pairs parted by semicolons, each value a token or quoted.
-# Read pair by pair, so that what stands in quotes is never taken for a pair of its own.
+# Read pair by pair, so that what is in quotes is never taken for its own pair.
 _PAIR: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]++)=(\"(?:[^\"\\]|\\.)*+\"|[^\",; \t]*+)")
 _FIELD: Final = re.compile(rf"(?:{_PAIR.pattern}|[,; \t])*+")
 # RFC 7239 section 6: an address with or without a port; IPv6 in brackets.
@@ -120,7 +120,7 @@ class Hop:
     trusts_unix: bool = False
 
     def trusts(self, address: str) -> bool:
-        """Whether an address belongs to a trusted hop."""
+        """Returns whether an address belongs to a trusted hop."""
         if not address:  # a unix socket has none
             return self.trusts_unix
         if not self.trusted:  # parsing an address costs more than the rest of this function
@@ -142,7 +142,7 @@ class Hop:
         return next(nearest, addresses[0] if addresses else peer)
 
     def is_loop(self, headers: Headers) -> bool:
-        """Whether this request has passed this very process before."""
+        """Returns whether this request has passed this very process before."""
         return self.pseudonym in "\n".join(_all(headers, "via"))
 
     def own_fields(self, peer: str, scheme: str, headers: Headers) -> Headers:

@@ -96,7 +96,7 @@ NOTHING_PARSED: Parsed = ((), False, b"")
 
 class WatchedProtocol(BaseProtocol):
     """The base class behind `RequestHandler`, which creates its parser itself and hands it to `BaseProtocol`. Here a
-    stand-in takes the parser's place: it has the methods that `RequestHandler` calls, and gives the connection what
+    substitute takes the parser's place: it has the methods that `RequestHandler` calls, and gives the connection what
     `feed_data` gets."""
 
     __slots__ = ()
@@ -311,8 +311,8 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
 
 
 def poll_link(link: asyncio.Transport, events: int) -> bool:
-    """Whether one of the poll events `events` has happened at a connection, or its other end is gone: POLLHUP and
-    POLLERR always count. Nothing is read from it."""
+    """Returns whether one of the poll events `events` has happened at a connection, or its other end is gone: POLLHUP
+    and POLLERR always count. Nothing is read from it."""
     client: socket.socket | None = link.get_extra_info("socket")
     if client is None or client.fileno() < 0 or not hasattr(select, "poll"):
         return False

@@ -6,7 +6,7 @@ below refuse heads that are well formed and still have two readings, or no meani
 
     ParsedRequest                 a request that has no task yet
     read_fields(request)          its headers
-    make_id()                     its id, where it has none
+    make_id()                     its id, if it has none
     find_fault(request, fields)   the first rule that it breaks, as `BadRequest`, or None
     explain_fault(error)          an error of the parser as `BadRequest`
 """
@@ -78,7 +78,7 @@ METHOD_OVERRIDES: Final = ("x-http-method-override", "x-http-method", "x-method-
 
 def read_fields(request: RequestHead) -> Fields:
     """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
-    (surrogateescape): it goes on as it came."""
+    (surrogateescape): it is forwarded as it came."""
     sent = tuple(map(_name_of, request.raw_headers))
     if (names := _known_names.get(sent)) is None:
         is_shared = sum(map(len, sent)) <= _LONGEST_NAMES
@@ -117,8 +117,8 @@ def _find_method_override(names: tuple[str, ...]) -> str:
 
 
 def is_word(value: str, word: str) -> bool:
-    """Whether a value is a word in any case. Only ASCII counts, because some other letters become ASCII in lower
-    case."""
+    """Returns whether a value is a word in any case. Only ASCII counts, because some other letters become ASCII in
+    lower case."""
     return value.isascii() and value.lower() == word
 
 
@@ -179,7 +179,7 @@ def find_fault(request: RequestHead, fields: Fields) -> BadRequest | None:
 
 
 def _check_line(request: RequestHead, host: str | None) -> str:
-    """What is wrong with the request line and the host, or ''."""
+    """Returns what is wrong with the request line and the host, or ''."""
     target = request.raw_path
     if request.version not in _SUPPORTED:
         return "Only HTTP/1.1 and HTTP/1.0 are spoken here."
@@ -197,7 +197,7 @@ def _check_line(request: RequestHead, host: str | None) -> str:
 
 
 def _check_fields(request: RequestHead, fields: Fields) -> str:
-    """What is wrong with the fields that frame the body, or ''."""
+    """Returns what is wrong with the fields that frame the body, or ''."""
     coding = fields.get("transfer-encoding")
     if coding is not None and request.version != HttpVersion11:
         return "HTTP/1.0 knows no Transfer-Encoding: send a Content-Length."

@@ -1,1 +1,1 @@
-"""What a config asks for beside routes, made when a config is taken over: upstreams, services, observers."""
+"""Makes the parts of a new config in addition to routes: upstreams, services, observers."""

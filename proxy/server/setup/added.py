@@ -1,5 +1,5 @@
-"""What plugins add to a config that has one of their sections: paths that they answer, texts about tools, services
-that calls use, and observers of finished calls, one of which traces (`Tracer`)."""
+"""Additions of plugins to a config that has one of their sections: paths, texts about tools, services of calls, and
+observers of finished calls, one of which traces (`Tracer`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxy.telemetry.metrics import Metrics
 
 
 def make_answers(config: Config) -> dict[str, AnswerPath]:
-    """What answers the paths that plugins serve beside the routes, by path."""
+    """Returns what answers the paths that plugins serve beside the routes, by path."""
     found: dict[str, AnswerPath] = {}
     for plugin in list_used(config):
         found |= plugin.make_answers(config)
@@ -28,7 +28,7 @@ def make_answers(config: Config) -> dict[str, AnswerPath]:
 
 
 def make_tool_texts(config: Config) -> ToolTexts | None:
-    """What MCP clients read of tools; None where the config adds nothing."""
+    """Returns what MCP clients read of tools; None where the config adds nothing."""
     return next((texts for plugin in list_used(config) if (texts := plugin.make_tool_texts(config))), None)
 
 
@@ -40,7 +40,7 @@ def list_unpinned(config: Config) -> Iterator[tuple[str, str, str, str]]:
 
 
 class ServiceExtender(Protocol):
-    """What a plugin puts among the services of calls. It outlives a reload."""
+    """A plugin's addition to the services of calls. It outlives a reload."""
 
     def extend(self, config: Config, services: Services) -> Services:
         """The services with what the config asks for."""
@@ -123,9 +123,9 @@ class Tracer(Observer, Protocol):
 
 
 def make_tracer(setting: str, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracer | None:
-    """What traces as `telemetry.traces` wants it, None where it does not: `otlp`, `off`, or `auto`, which does what the
-    standard variables `OTEL_*` ask for. OTEL_SDK_DISABLED overrides everything. If it cannot be made, the log says why
-    and calls go on."""
+    """Returns what traces as `telemetry.traces` wants it, None if it does not: `otlp`, `off`, or `auto`, which does
+    what the standard variables `OTEL_*` ask for. OTEL_SDK_DISABLED overrides everything. If it cannot be made, the log
+    says why and calls go on."""
     if setting == "off" or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     exporters = [name.strip() for name in environ.get("OTEL_TRACES_EXPORTER", "").lower().split(",")]
@@ -140,7 +140,7 @@ def make_tracer(setting: str, environ: Mapping[str, str], log: Log, metrics: Met
 
 
 class ConfiguredObserver(Protocol):
-    """What a plugin adds to observe finished calls. It gets each config, and outlives a reload."""
+    """A plugin's observer of finished calls. It gets each config, and outlives a reload."""
 
     @property
     def observers(self) -> tuple[Observer, ...]:

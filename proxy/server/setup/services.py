@@ -1,7 +1,7 @@
 """The services that calls use, as the config wants them: state store and hooks; time and chance as this process has
 them.
 
-What a service remembers outlives a reload. The room of hooks is loaded for the first config that has some.
+The memory of a service outlives a reload. The room of hooks is loaded for the first config that has some.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
 
 
 def check_hooks(hooks: Sequence[HookEntry], file: str) -> list[Mistake]:
-    """What is wrong with the hooks of a config file, as far as that shows without making any."""
+    """Returns what is wrong with the hooks of a config file, as far as that shows without making any."""
     if not hooks:
         return []
     from proxy.hooks.running import HookLoadError, find_hook

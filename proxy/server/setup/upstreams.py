@@ -208,7 +208,7 @@ def _host_and_port(entry: UpstreamConfig) -> tuple[str, int]:
 
 
 def is_local(entry: UpstreamConfig) -> bool:
-    """Whether an upstream runs on this machine, or in this pod."""
+    """Returns whether an upstream runs on this machine, or in this pod."""
     if not entry.url:
         return False  # a process of ours ends with the proxy
     host, _ = _host_and_port(entry)

@@ -1,13 +1,13 @@
 """`Http1Upstream` sends requests over HTTP/1.1, with one connection pool per upstream.
 
     send / relay        one exchange; the border where ExchangeError becomes an UpstreamFault
-    start               the same as `send` where nothing has to be waited for before the request goes out
+    start               the same as `send` if nothing has to be waited for before the request goes out
       Pool.take         an idle connection, a new one, or a place in the queue
       UpstreamConnection.begin       writes the request, or reports that the connection was dead and nothing went out
       UpstreamConnection.wait_ready  waits for the answer: whole, or as a stream
       Pool.give_back    frees the connection
 
-Nothing is sent twice: a second connection is tried only where `begin` wrote nothing. The rules of docs/upstream.md
+Nothing is sent twice: a second connection is tried only if `begin` wrote nothing. The rules of docs/upstream.md
 decide above this layer whether a failed call may be sent again.
 
 `Pool` reuses idle connections, opens new ones up to a limit, and queues after that. Waiting callers are served in order
@@ -90,7 +90,7 @@ class Http1Upstream:
         checked: CheckedCall,  # noqa: ARG002 - as above
         request: UpstreamRequest,
     ) -> Http1Exchange | None:
-        """Implements `StartsExchanges`: sends a checked call on an idle connection; None where there is none, and
+        """Implements `StartsExchanges`: sends a checked call on an idle connection; None if there is none, and
         nothing was sent."""
         try:
             head = self._write_head(request, len(request.body))
@@ -144,7 +144,7 @@ class Http1Upstream:
             return self.tell_fault(broken)
 
     def tell_fault(self, broken: ExchangeError) -> UpstreamFault:
-        """What an exchange that has failed says of this upstream."""
+        """Returns what an exchange that has failed says of this upstream."""
         return broken.fault.of(self._settings.name)
 
     async def close(self) -> None:

@@ -56,7 +56,7 @@ class ConnectionState(Enum):
 class UpstreamConnection(asyncio.Protocol):
     """Carries one exchange at a time. Made by the pool, which `gone` tells once when the state becomes CLOSED.
 
-    `on_ready`, where it is set, is called once when the answer is complete, begins to stream, or has failed. `keep` is
+    `on_ready`, if it is set, is called once when the answer is complete, begins to stream, or has failed. `keep` is
     how many bytes of a body are collected; -1: the answer streams. `alarm` fires when the answer is overdue or, between
     exchanges, when the connection has been idle too long. `fault` is why the connection closed, `exchanges` how many it
     has begun. `lost` is done once the socket is closed. `stop_upload` ends the upload under way when the connection
@@ -94,7 +94,7 @@ class UpstreamConnection(asyncio.Protocol):
         due: float,
         on_ready: Callable[[], None] | None = None,
     ) -> bool:
-        """Writes a request; False where the connection turned out to be dead and nothing was written.
+        """Writes a request; False if the connection turned out to be dead and nothing was written.
 
         A body of up to `keep` bytes is collected; a longer or endless one streams, and with -1 every one does. `due`
         is the time, on the loop's clock, by which the answer (or its head, where it streams) has to be there.
@@ -169,7 +169,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     # --- between exchanges --------------------------------------------------------------------------------------------
     def finish_exchange(self, until: float) -> bool:
-        """Ends the exchange; True where the connection may carry another (RFC 9112 section 9.3), until that time on the
+        """Ends the exchange; True if the connection may carry another (RFC 9112 section 9.3), until that time on the
         loop's clock."""
         reader, transport = self._reader, self._transport
         if (

@@ -168,9 +168,9 @@ def make_client_context(
 ) -> ssl.SSLContext:
     """Makes a context that trusts `authorities` (a PEM file) instead of the system's store, and presents `certificate`.
 
-    `certificate` and `key` are PEM files; the key may stand in the certificate's file. Host names are checked, and TLS
+    `certificate` and `key` are PEM files; the key may be in the certificate's file. Host names are checked, and TLS
     is at least 1.2. Without `verify` every certificate is accepted, so nothing protects against a man in the middle.
-    Raises OSError or ssl.SSLError where a file cannot be read.
+    Raises OSError or ssl.SSLError if a file cannot be read.
     """
     context = ssl.create_default_context(cafile=None if authorities is None else str(authorities))
     if not verify:

@@ -12,7 +12,7 @@ transfer codings other than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 s
 100..599 (RFC 9110 section 15).
 
 llhttp receives the head up to its empty line and not a byte more; the bytes of the body are counted here. So bytes
-after the end of an answer are always noticed, also where llhttp would start a new message or skip a line break. A
+after the end of an answer are always noticed, also if llhttp would start a new message or skip a line break. A
 parser serves one answer: no pause or error reaches the next one, and the reference cycle between parser and reader
 ends with it.
 
@@ -72,7 +72,7 @@ def write_head(
     """The bytes of a request up to its body.
 
     `length` is the body's in bytes, or `CHUNKED`. A `host` among `headers` replaces `authority`. `upgrade` is the
-    protocol to ask for. `client`: the names of the client's headers, which stand as it wrote them.
+    protocol to ask for. `client`: the names of the client's headers, which are as it wrote them.
     Raises ExchangeError(UNSENDABLE) where a line would break.
     """
     if not _TARGET.fullmatch(target) or not (method in _LENGTH_ANYWAY or _METHOD.fullmatch(method)):
@@ -163,14 +163,14 @@ class ReadHeads(dict[bytes, ReadHead]):
 
 
 class AnswerReader:
-    """Reads the bytes of one answer; every method raises ExchangeError where they are not valid HTTP.
+    """Reads the bytes of one answer; every method raises ExchangeError if they are not valid HTTP.
 
     `status` and `headers` are valid once `has_head` is true; `complete` marks the end of the answer. `size` counts the
     body bytes that nobody has taken yet. `length` is the Content-Length of an answer framed by it. Of a `chunked` one,
     `framed` counts the bytes and `content` those of its body. `idle` is how many seconds the connection may lie idle.
     """
 
-    # Defaults stand on the class because each call makes a reader, and most answers change few of them.
+    # Defaults are on the class because each call makes a reader, and most answers change few of them.
     begun = has_head = complete = keep_alive = switched = chunked = False
     status = size = framed = content = 0
     headers: Headers = ()
@@ -222,20 +222,20 @@ class AnswerReader:
             self._read_body(data)
 
     def eof(self, clean: bool) -> bool:
-        """Whether the end of the connection ends the answer. `clean` is False for a connection that broke."""
+        """Returns whether the end of the connection ends the answer. `clean` is False for a connection that broke."""
         if self.has_head and not self.chunked and self._left is None:
             self.complete = clean
         return self.complete
 
     @property
     def endless(self) -> bool:
-        """Whether the answer is an event stream, which may never end."""
+        """Returns whether the answer is an event stream, which may never end."""
         types = [value for name, value in self.headers if name.lower() == "content-type"]
         return bool(types) and types[-1].lower().startswith("text/event-stream")
 
     @property
     def is_finely_chunked(self) -> bool:
-        """Whether the answer has too many small chunks to be read whole."""
+        """Returns whether the answer has too many small chunks to be read whole."""
         return self.framed - self.content > MAX_FRAMING + self.content // 4
 
     def take(self) -> bytes:
@@ -395,6 +395,6 @@ class AnswerReader:
 
 
 def read_idle_time(hint: bytes) -> float | None:
-    """How long to keep a connection whose upstream says `Keep-Alive: timeout=N`: well below N, in seconds."""
+    """Returns how long to keep a connection whose upstream says `Keep-Alive: timeout=N`: well below N, in seconds."""
     found = _TIMEOUT_HINT.search(hint)
     return None if found is None else max(int(found[1]) - 1.0, int(found[1]) / 2)

@@ -89,7 +89,7 @@ def start_upload(
     connection: UpstreamConnection, body: AsyncIterator[bytes], timeout: float, idle_timeout: float
 ) -> asyncio.Task[None]:
     """Sends a streamed request body in chunks, as a task beside the exchange, so that an early answer is seen
-    meanwhile. The task's exception is what the body's own iterator raised.
+    in the meantime. The task's exception is what the body's own iterator raised.
 
     It reads from the client no faster than the upstream reads. It ends with the exchange, finished or not (RFC 9112
     section 7.5 lets a client stop once the answer has come). `timeout` is the time for the answer, in seconds from the

@@ -104,7 +104,7 @@ class Guarded:
 
     @property
     def fetches(self) -> int:
-        """How often the keys were fetched."""
+        """Returns how often the keys were fetched."""
         return self.issuer.asked.count("/keys")
 
 

@@ -40,7 +40,7 @@ def outcomes(file: Path) -> list[Any]:
 
 
 def said(there: Guarded, about: str = "Audit lines") -> list[str]:
-    """What the log says of the file."""
+    """Returns what the log says of the file."""
     lines = map(json.loads, there.proxy.log.getvalue().splitlines())
     return [" ".join(map(str, (line["message"], line.get("lost", "")))).strip() for line in lines if about in str(line)]
 
@@ -54,7 +54,7 @@ def has_denied(file: Path, times: int) -> bool:
 
 
 async def lost(there: Guarded) -> float:
-    """How many lines the metrics count as lost."""
+    """Returns how many lines the metrics count as lost."""
     shown = (await there.proxy.ask_admin("/metrics")).body.decode().splitlines()
     return sum(float(line.split()[-1]) for line in shown if line.startswith("toolproxy_audit_lines_dropped_total{"))
 

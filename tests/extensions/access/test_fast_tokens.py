@@ -21,7 +21,7 @@ _IDS = re.compile(r'"[a-z_.]*(id|conversation)": ?"[^"]*"|127\.0\.0\.1:\d+')
 
 
 async def ask(there: Guarded) -> list[Seen]:
-    """What callers get: with keys to be fetched, known, too old, refused, and where a rule decides."""
+    """Returns what callers get: with keys to be fetched, known, too old, refused, and where a rule decides."""
     good, scoped = there.issuer.sign(), there.issuer.sign(scope="a")
     seen = [
         await there.call(good),

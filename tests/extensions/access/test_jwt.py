@@ -26,7 +26,7 @@ def encode(value: Any) -> str:
 
 
 def refused(seen: Seen) -> str:
-    """Why a token was refused, as the challenge says it."""
+    """Returns why a token was refused, as the challenge says it."""
     assert (401, "TOKEN_REQUIRED") == code(seen)
     challenge = seen.header("www-authenticate") or ""
     start = f'{REALM}, error="invalid_token", error_description="'

@@ -16,7 +16,7 @@ NODE: Final = str(PARTIES / "models")
 
 
 async def run_client(words: Sequence[str], port: int, asked: Any = None) -> Any:
-    """What a client prints, as JSON; `asked` is its standard input."""
+    """Returns what a client prints, as JSON; `asked` is its standard input."""
     url = f"http://127.0.0.1:{port}"
     places = {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url}
     process = await asyncio.create_subprocess_exec(

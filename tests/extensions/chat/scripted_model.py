@@ -46,7 +46,7 @@ def answers_by(choose: Callable[[str, dict[str, Any]], Said]) -> Script:
 
 
 def has_result(body: dict[str, Any]) -> bool:
-    """Whether a request brings the result of a call."""
+    """Returns whether a request brings the result of a call."""
     for message in body.get("messages") or body["input"]:
         content = message.get("content")
         parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []

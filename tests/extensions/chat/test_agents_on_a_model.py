@@ -51,7 +51,8 @@ async def test_an_agent_calls_its_tool_rightly(framework: str) -> None:
 
 
 def answer_turn(_path: str, body: dict[str, Any]) -> Said:
-    """What the model says: its own call, the right one if that was refused, and words once it has the tool's result."""
+    """Returns what the model says: its own call, the right one if that was refused, and words once it has the tool's
+    result."""
     if not has_result(body):
         return SAID[body["model"]][0]
     return END if '"rain"' in str(body).replace("'", '"') else RIGHT

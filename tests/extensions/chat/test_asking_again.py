@@ -36,7 +36,7 @@ APIS: dict[str, tuple[str, bytes, Any]] = {
 async def ask(
     answers: Sequence[bytes], model: str = "{retries: 1}", path: str = CHAT, request: bytes = chat_request()
 ) -> tuple[Seen, list[Any], dict[str, Any]]:
-    """What the client gets, the requests that the model had, and the line of the log."""
+    """Returns what the client gets, the requests that the model had, and the line of the log."""
     routes = f"  - {{path: /v1, upstream: tools, model: {model}}}"
     async with tool(replies(*answers)) as server, proxied(routes, server.url) as proxy:
         seen = await proxy.post(path, request, "Authorization: Bearer sk-mine")

@@ -91,7 +91,7 @@ def read_arguments(path: str, body: bytes) -> list[str]:
 
 
 def is_valid(arguments: str, schema: dict[str, Any]) -> bool:
-    """Whether arguments are JSON that fits a schema."""
+    """Returns whether arguments are JSON that fits a schema."""
     try:
         return bool(Draft202012Validator(schema).is_valid(json.loads(arguments)))
     except ValueError:

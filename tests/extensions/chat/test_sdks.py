@@ -134,8 +134,8 @@ def test_calls_that_real_models_broke_arrive_repaired(read: tuple[str, Read]) ->
 
 
 def is_told(sdk: str, way: str, name: str, turn: Turn) -> bool:
-    """Whether a recorded call has to be repaired, and the SDK can say it: an answer of Messages in one piece has no
-    broken JSON, and the TypeScript SDK of Anthropic reads numbers as JavaScript has them."""
+    """Returns whether a recorded call has to be repaired, and the SDK can say it: an answer of Messages in one piece
+    has no broken JSON, and the TypeScript SDK of Anthropic reads numbers as JavaScript has them."""
     is_broken = isinstance(turn.said, tuple) and isinstance(parse(turn.said[1].encode()), JsonProblem)
     is_short = sdk == "anthropic, TypeScript" and name == LONG_NUMBER
     return not (name in LEFT or is_short or (way == "messages" and is_broken))

@@ -1,4 +1,4 @@
-"""Model calls are seen where tool calls are: in the log, the metrics and the kept calls; values only where those are
+"""Model calls are seen where tool calls are: in the log, the metrics and the kept calls; values only if those are
 kept."""
 
 from __future__ import annotations

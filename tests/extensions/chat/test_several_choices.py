@@ -38,7 +38,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 async def ask(events: Sequence[bytes], model: str = USUAL) -> tuple[Seen, list[tuple[str, str, str]], int]:
-    """What came, and of each call its id, outcome and mode in the log; how often the model was asked."""
+    """Returns what came, and of each call its id, outcome and mode in the log; how often the model was asked."""
     routes = f"  - {{path: /v1, upstream: tools, model: {model}}}"
     async with tool(replies(streamed(events))) as server, proxied(routes, server.url) as proxy:
         seen = await proxy.post(CHAT, chat_request(stream=True, n=2))

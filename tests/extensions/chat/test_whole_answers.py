@@ -27,7 +27,7 @@ CHAT = "/v1/chat/completions"
 async def ask(
     model_answer: bytes, path: str = CHAT, request: bytes = chat_request(), routes: str = ROUTES
 ) -> tuple[Seen, dict[str, Any]]:
-    """What the client gets for an answer of the model, and the line of the log."""
+    """Returns what the client gets for an answer of the model, and the line of the log."""
     async with tool(replies(whole(model_answer))) as server, proxied(routes, server.url) as proxy:
         seen = await proxy.post(path, request)
         return seen, proxy.lines()[-1]

@@ -99,12 +99,12 @@ class Served:
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """Returns what it has logged so far."""
         return (self.folder / "log.jsonl").read_text()
 
     @property
     def ui(self) -> str:
-        """Where the console is."""
+        """Returns where the console is."""
         return f"http://127.0.0.1:{self.admin}/ui/"
 
     def link(self, token: str = TOKEN, view: str = "") -> str:

@@ -54,7 +54,8 @@ UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def list_traces(value: str) -> set[str]:
-    """What of a value would give it away: the five letters at either end of any of its words, either way round."""
+    """Returns what of a value would give it away: the five letters at either end of any of its words, either way
+    round."""
     words = {word.lower() for word in value.replace("'", " ").split() if len(word) > 4}
     ends = {end for word in words for end in (word[:5], word[-5:])}
     return ends | {end[::-1] for end in ends}

@@ -313,7 +313,7 @@ def test_acceptance_13_a_page_says_that_the_proxy_drains_or_is_gone_and_goes_on_
 
 
 FOCUSABLE: Final = "main a[href], main button:not([disabled]), main input, main select, main textarea, main summary"
-# What is reached by pressing Tab from the top of the page on until it begins anew.
+# What is reached by pressing Tab from the top of the page on until it begins again.
 MISSED: Final = "one => one.checkVisibility() && !one.dataset.reached"
 FOCUSED: Final = "document.activeElement.dataset.reached = 'yes', document.activeElement === document.body"
 

@@ -61,7 +61,7 @@ class Rig:
         return [json.loads(seen.body) for seen in self.model.seen]
 
     def prompts(self) -> list[str]:
-        """What each of them said, system and user together."""
+        """Returns what each of them said, system and user together."""
         return ["\n".join(message["content"] for message in request["messages"]) for request in self.asked()]
 
     def events(self) -> list[tuple[str, dict[str, Any]]]:
@@ -105,7 +105,7 @@ async def rig(model: Script, tools: Script, routes: str, /, *, endpoint: str = "
 
 
 def same(one: Seen, other: Seen) -> bool:
-    """Whether two answers are the same bytes, but for what names the request and the moment."""
+    """Returns whether two answers are the same bytes, but for what names the request and the moment."""
     own = ("x-request-id", "date")
     return (one.start, one.body, [pair for pair in one.headers if pair[0] not in own]) == (
         other.start, other.body, [pair for pair in other.headers if pair[0] not in own],

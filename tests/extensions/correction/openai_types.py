@@ -2,7 +2,7 @@
 """Runs in .parties/sdk: holds requests and an answer of the chat completions against the OpenAI SDK's own types, with
 keys that they do not know forbidden.
 
-Standard input: {"requests", "completion"}. Standard output: what is wrong, nothing where all is right.
+Standard input: {"requests", "completion"}. Standard output: what is wrong, nothing if all is right.
 """
 
 from __future__ import annotations

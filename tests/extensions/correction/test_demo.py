@@ -58,7 +58,7 @@ def test_a_container_call_with_parameters_is_refused_and_the_tool_is_not_asked(s
 
 
 def reached(started: Demo) -> dict[str, int]:
-    """How many calls have reached each tool."""
+    """Returns how many calls have reached each tool."""
     _, text = curl.run(f"curl -s http://127.0.0.1:{started.tools_port}/status")
     calls: dict[str, int] = json.loads(text)["calls"]
     return calls

@@ -90,7 +90,7 @@ def test_every_example_of_every_real_tool_is_true(strict: bool) -> None:
 
 
 def is_right(policy: ToolPolicy, value: JsonValue) -> bool:
-    """Whether a right example goes on byte for byte."""
+    """Returns whether a right example goes on byte for byte."""
     decision = decided(policy, value)
     return isinstance(decision, Forward) and (decision.checked.arguments, decision.checked.repairs) == (
         dumps(value),
@@ -99,7 +99,7 @@ def is_right(policy: ToolPolicy, value: JsonValue) -> bool:
 
 
 def is_told_right(policy: ToolPolicy, wrong: Wrong) -> bool:
-    """Whether the text about a wrong example is true."""
+    """Returns whether the text about a wrong example is true."""
     match decided(policy, wrong.value):
         case Forward(checked):
             return wrong.code == "" and checked.repairs != ()

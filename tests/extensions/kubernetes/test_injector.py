@@ -24,7 +24,7 @@ NAMES = {
 
 
 def policies(**values: Any) -> dict[tuple[str, str], Manifest]:
-    """What is rendered of admission, by kind and name."""
+    """Returns what is rendered of admission, by kind and name."""
     manifests = render("library", injector__enabled=True, **values)
     found = [each for each in manifests if "AdmissionPolicy" in each["kind"]]
     return {(each["kind"], each["metadata"]["name"]): each for each in found}

@@ -17,7 +17,7 @@ _RUN: Final = re.compile(rb"\n===== conn (\d+) (client->server|server->client|cl
 
 @dataclass(frozen=True)
 class Recorded:
-    """One message as it was on the wire. `raw` is all of it, `body` without its framing; `whole` False where the
+    """One message as it was on the wire. `raw` is all of it, `body` without its framing; `whole` False if the
     recording ends before it does."""
 
     start: str

@@ -58,7 +58,7 @@ async def talk(server: McpServer | None = None, mcp: str = "", more: str = "", *
 
 
 def text(answer: Any) -> str:
-    """What the model reads of a result."""
+    """Returns what the model reads of a result."""
     (part,) = answer["result"]["content"]
     return str(part["text"])
 
@@ -69,5 +69,5 @@ def feedback(answer: Any) -> Any:
 
 
 def refusal(answer: Any) -> tuple[bool, str]:
-    """Whether a result says that it failed, and our code."""
+    """Returns whether a result says that it failed, and our code."""
     return answer["result"].get("isError", False), feedback(answer)["code"]

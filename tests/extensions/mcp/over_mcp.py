@@ -1,13 +1,13 @@
 """Runs a scenario over MCP: the same steps as `tools/call`s to an MCP route, in front of a scripted MCP server.
 
 A scenario with the key `mcp` runs so too. Its server lists the tools with the schemas of the scenario's config; what
-else the config says of a tool or a route stands under `mcp.tools` of the route, beside the keys of `mcp` itself. The
+else the config says of a tool or a route is under `mcp.tools` of the route, beside the keys of `mcp` itself. The
 last step of a request's path is the tool's name unless a route of the path names one; the body is the arguments. A
 scripted answer becomes a result; one with an error status says `isError`.
 
 An answer is read as the same expectations read one over HTTP: `content` is the text of the result, `error` the part for
 machines, the status that of our code. A result of the tool itself is its text with status 200, and `is-error: true`
-among the headers where it says so. `over_mcp` in a step stands in place of its `expect`, or says `left out`.
+among the headers if it says so. `over_mcp` in a step is in place of its `expect`, or says `left out`.
 
 Every message has the id 1, as from a client that opens a session for each call.
 """
@@ -118,7 +118,7 @@ class Player:
     new: bool
 
     async def play(self, step: Mapping[str, Any]) -> list[str]:
-        """What goes differently in one step."""
+        """Returns what goes differently in one step."""
         expect = step.get("over_mcp", step["expect"])
         if expect == LEFT_OUT:
             return []
@@ -141,7 +141,7 @@ class Player:
             message = modern(message)
             headers += modern_headers(message)
         body = json.dumps(message)[:-2]
-        if "body" in request:  # as it stands, digit for digit
+        if "body" in request:  # as it is, digit for digit
             body += f', "arguments":{json_text(request["body"])}'
         return post("/mcp", f"{body}}}}}".encode(), *headers)
 

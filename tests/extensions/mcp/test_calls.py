@@ -430,7 +430,7 @@ async def test_a_result_is_wrapped_in_nothing_whatever_the_defaults_say() -> Non
 @pytest.mark.parametrize(
     ("headers", "tries"),
     [
-        (("X-Conversation-Id: c",), ["1/3", "2/3", "3/3"]),  # a session for each call, in which the ids begin anew
+        (("X-Conversation-Id: c",), ["1/3", "2/3", "3/3"]),  # a session for each call, in which the ids begin again
         (("Mcp-Session-Id: s",), ["1/3", "1/3", "1/3"]),
         (("X-Conversation-Id: c", "X-Tool-Call-Id: one"), ["1/3", "1/3", "1/3"]),
     ],

@@ -55,8 +55,8 @@ def _is_same(recorded: Recorded, seen: Seen) -> bool:
 
 
 async def _asked(port: int, recorded: Recorded, expected: Recorded) -> tuple[Seen, bool]:
-    """What the client gets for a recorded request: the head, and as many bytes of body as are `expected`; whether that
-    is all."""
+    """Returns what the client gets for a recorded request: the head, and as many bytes of body as are `expected`;
+    whether that is all."""
     length = len(expected.body)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -87,7 +87,7 @@ def _end_to_end(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
 
 
 def _failed(answer: Recorded) -> bool:
-    """Whether the recorded answer was an error."""
+    """Returns whether the recorded answer was an error."""
     return b'"isError":true' in answer.body or b'"error":' in answer.body
 
 

@@ -133,7 +133,7 @@ async def play(words: list[str], era: str) -> tuple[list[bytes], list[str]]:
 
 
 def _is_own(line: str) -> bool:
-    """Whether the proxy itself asks for the list, because it has changed."""
+    """Returns whether the proxy itself asks for the list, because it has changed."""
     message = json.loads(line)
     return bool(message.get("method") == "tools/list" and message["id"] != 1)
 

@@ -1,4 +1,4 @@
-"""Guidance in what MCP clients read before they call (`guidance: {mcp: ...}`): only where the config wants it, and
+"""Guidance in what MCP clients read before they call (`guidance: {mcp: ...}`): only if the config wants it, and
 nothing else of a message is changed."""
 
 from __future__ import annotations

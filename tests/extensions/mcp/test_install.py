@@ -127,7 +127,7 @@ def servers_of(path: Path) -> Any:
 
 
 def own(entry: dict[str, Any]) -> dict[str, Any]:
-    """What the proxy changes of an entry."""
+    """Returns what the proxy changes of an entry."""
     return {key: entry[key] for key in ("command", "args")}
 
 

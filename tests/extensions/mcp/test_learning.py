@@ -34,7 +34,7 @@ LIST = {"jsonrpc": "2.0", "id": "client-7", "method": "tools/list"}
 
 
 def learner_of(client: Talk) -> Learner:
-    """What the proxy remembers of its servers, once a call has been judged."""
+    """Returns what the proxy remembers of its servers, once a call has been judged."""
     exchange = client.proxy.serving.listed.of("mcp")
     assert isinstance(exchange, Exchange)
     return exchange._learner

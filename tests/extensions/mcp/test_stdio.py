@@ -347,7 +347,7 @@ RESULT = {"content": [{"type": "text", "text": "resumed"}]}
 
 
 def opened(message: dict[str, Any]) -> bytes:
-    """What a server of revision 2025-11-25 answers besides calls."""
+    """Returns what a server of revision 2025-11-25 answers besides calls."""
     result: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
     return as_json({"jsonrpc": "2.0", "id": message["id"], "result": result}, "Mcp-Session-Id: s1")
 
@@ -441,7 +441,7 @@ async def test_what_an_answer_tells_the_session_is_known_before_the_client_has_i
     async with tool(McpServer(otherwise=otherwise)) as server, aiohttp.ClientSession() as connections:
 
         async def write(text: bytes) -> None:
-            if json.loads(text)["id"] == 0:  # the client reads the answer and goes on at once
+            if json.loads(text)["id"] == 0:  # the client reads the answer and continues at once
                 await session.carry(line(asked("ping", 1)))
 
         session = StdioSession(connections, f"http://127.0.0.1:{server.port}/mcp", write, {})

@@ -69,7 +69,7 @@ async def begin(upstream: StdioUpstream) -> Headers:
 
 
 async def messages(reply: UpstreamReply | UpstreamFault) -> list[Any]:
-    """What an answer says, of either kind."""
+    """Returns what an answer says, of either kind."""
     assert isinstance(reply, UpstreamReply), reply
     if isinstance(reply.body, bytes):
         return [json.loads(reply.body)]

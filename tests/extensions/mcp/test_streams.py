@@ -142,7 +142,7 @@ async def test_a_client_that_does_not_read_is_not_read_ahead_for() -> None:
 
 
 async def _when_the_client_leaves(request: Callable[[], bytes], *, before_the_head: bool) -> tuple[bool, int]:
-    """Whether the upstream's connection is closed with the client's, and how many calls it saw."""
+    """Returns whether the upstream's connection is closed with the client's, and how many calls it saw."""
     stage = Stage(head=b"" if before_the_head else HEAD)
     async with tool(stage) as upstream, proxied(ROUTE, upstream.url) as proxy:
         client = await Client.asks(proxy.port, request())

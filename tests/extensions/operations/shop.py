@@ -26,12 +26,12 @@ class Shop:
 
     @property
     def url(self) -> str:
-        """Where its description is."""
+        """Returns where its description is."""
         return f"http://127.0.0.1:{self.port}/openapi.json"
 
     @property
     def bodies(self) -> list[bytes]:
-        """What has been posted, in order."""
+        """Returns what has been posted, in order."""
         return [body for line, _, body in self.seen if not line.startswith("GET")]
 
 

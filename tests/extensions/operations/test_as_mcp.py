@@ -50,7 +50,7 @@ async def call(port: int, name: str, arguments: Any, *headers: str) -> dict[str,
 
 
 def text_of(result: dict[str, Any]) -> str:
-    """What a model reads of a result that is one text."""
+    """Returns what a model reads of a result that is one text."""
     (content,) = result["content"]
     assert "text" == content["type"]
     told: str = content["text"]

@@ -49,7 +49,7 @@ class Collector:
 
     @property
     def url(self) -> str:
-        """What OTEL_EXPORTER_OTLP_ENDPOINT says."""
+        """Returns what OTEL_EXPORTER_OTLP_ENDPOINT says."""
         return f"http://127.0.0.1:{self.port}"
 
     async def until(self, count: int) -> list[Arrived]:

@@ -324,7 +324,7 @@ NOBODY = "http://127.0.0.1:9"
 
 
 async def told_with(monkeypatch: pytest.MonkeyPatch, **variables: str) -> tuple[Seen, list[dict[str, Any]]]:
-    """What a tool was sent, and the log, of a proxy with these variables."""
+    """Returns what a tool was sent, and the log, of a proxy with these variables."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", NOBODY)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

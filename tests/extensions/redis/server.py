@@ -46,7 +46,7 @@ class Server:
 
     @property
     def settings(self) -> RedisSettings:
-        """How the store reaches it, with time enough for a busy machine."""
+        """Returns how the store reaches it, with time enough for a busy machine."""
         return RedisSettings(hosts=(("127.0.0.1", self.port),), connect_timeout=2, operation_timeout=5)
 
     @property

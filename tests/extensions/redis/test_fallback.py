@@ -107,7 +107,7 @@ class Played:
         """Nothing to end."""
 
     def used(self, key: str) -> int:
-        """How many slots are taken."""
+        """Returns how many slots are taken."""
         taken = at_once(self.store.reserve(key, 10**9, 60)) or 0
         at_once(self.store.release(key))
         return taken - 1
@@ -189,7 +189,7 @@ def episode(*names: str) -> Episode:
 
 
 def over(*names: str) -> Episode:
-    """What stays of an episode when a call was delivered."""
+    """Returns what stays of an episode when a call was delivered."""
     return Episode(0, (), episode(*names).digests)
 
 

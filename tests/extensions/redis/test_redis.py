@@ -327,7 +327,7 @@ async def test_a_cluster_keeps_each_conversation_in_one_place_and_all_of_them(tm
 
 
 def node_size(node: Server) -> int:
-    """How many keys a node holds."""
+    """Returns how many keys a node holds."""
     with node.client() as client:
         return int(client.dbsize())
 
@@ -345,5 +345,5 @@ async def form_cluster(nodes: list[Server]) -> None:
 
 
 def said(client: Redis) -> str:
-    """What a node says of its cluster."""
+    """Returns what a node says of its cluster."""
     return str(client.execute_command("CLUSTER", "INFO"))  # type: ignore[no-untyped-call]

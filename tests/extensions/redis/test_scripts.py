@@ -31,7 +31,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 
 
 def done(client: Redis, operation: Operation[R]) -> R:
-    """What the store would give for an operation."""
+    """Returns what the store would give for an operation."""
     return operation.read(client.eval(operation.script.text, 1, operation.key, *operation.arguments))
 
 

@@ -48,7 +48,7 @@ async def ask(running: Process, path: str, method: str = "GET", body: bytes = b"
 
 
 async def counted(running: Process) -> float:
-    """How many calls the metrics tell of."""
+    """Returns how many calls the metrics tell of."""
     text = (await ask(running, "/metrics")).body.decode()
     return sum(map(float, re.findall(r"^toolproxy_requests_total\{.*\} (\S+)$", text, re.MULTILINE)))
 
@@ -91,7 +91,7 @@ async def test_a_worker_that_dies_is_started_again_and_what_it_counted_stays(tmp
             before, pids = await counted(running), await workers(running)
             os.kill(int(min(pids)), signal.SIGKILL)
             async with asyncio.timeout(300):
-                while len((await workers(running)) - pids) < 1:  # another stands in for the dead one
+                while len((await workers(running)) - pids) < 1:  # another is in for the dead one
                     await asyncio.sleep(0.05)
                 while (await ask(running, "/readyz")).status != 200:
                     await asyncio.sleep(0.1)

@@ -41,19 +41,19 @@ async def listed(client: ClientSession) -> list[str]:
 
 
 async def sampled(context: Any, params: Any) -> types.CreateMessageResult:
-    """What our model says when a server asks for one."""
+    """Returns what our model says when a server asks for one."""
     return types.CreateMessageResult(
         role="assistant", content=types.TextContent(type="text", text="sampled here"), model="scripted"
     )
 
 
 async def elicited(context: Any, params: Any) -> types.ElicitResult:
-    """What our user says when a server asks."""
+    """Returns what our user says when a server asks."""
     return types.ElicitResult(action="decline")
 
 
 async def beside(client: ClientSession) -> dict[str, Any]:
-    """What a server has beside its tools."""
+    """Returns what a server has beside its tools."""
     resources = (await client.list_resources()).resources
     read = await client.read_resource(resources[0].uri) if resources else None
     prompts = (await client.list_prompts()).prompts

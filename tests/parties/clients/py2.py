@@ -65,7 +65,7 @@ async def session(client: Any, call: Any, listed: Any, calls: list[Any]) -> dict
 
 
 async def agreed(context: Any, params: Any) -> ElicitResult:
-    """What our user says when a server asks."""
+    """Returns what our user says when a server asks."""
     return ElicitResult(action="accept", content={})
 
 

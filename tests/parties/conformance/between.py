@@ -13,7 +13,7 @@ from tests.parties.environment import ADMIN, proxy
 
 
 def main() -> int:
-    """Gives the exit code of the client."""
+    """Returns the exit code of the client."""
     *client, url = sys.argv[1:]
     parts = urlsplit(url)
     path = parts.path or "/"

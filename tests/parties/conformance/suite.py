@@ -138,7 +138,7 @@ def run_clients(folder: Path, revision: str) -> dict[str, dict[str, Checks]]:
 
 
 def count(checks: Mapping[tuple[str, str], str]) -> str:
-    """How many checks have which status."""
+    """Returns how many checks have which status."""
     counted = Counter(checks.values())
     return f"{counted['SUCCESS']:4d} passed {counted['WARNING']:2d} warnings {counted['FAILURE']:2d} failed"
 

@@ -1,4 +1,4 @@
-"""Three MCP servers of the Python world in one process, each on a loopback port of its own.
+"""Three MCP servers of the Python world in one process, each on its own loopback port.
 
     high     `mcp` 2.x, MCPServer: schemas from annotations, pydantic converts what it can
     low      `mcp` 2.x, lowlevel.Server: checks nothing at all; lists its tools on two pages

@@ -1,4 +1,4 @@
-"""A FastAPI service of ordinary operations, on a loopback port of its own.
+"""A FastAPI service of ordinary operations, on its own loopback port.
 
 Runs in `.parties/py1`. Prints its port as one line of JSON when it answers; ends when its input does.
 """

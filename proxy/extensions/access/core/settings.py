@@ -61,7 +61,7 @@ USUAL_ALGORITHMS: Final = ("RS256", "ES256")
 class IssuerSettings:
     """One issuer of tokens. `issuer` is its `iss`, `aud` has to name one of `audience`; `jwks` is the address of its
     keys ('': found by OpenID discovery), `required` are claims that a token must have. Times in seconds: `leeway` for
-    clocks that differ, `refresh` after which keys are fetched anew, `max_age` after which they no longer count."""
+    clocks that differ, `refresh` after which keys are fetched again, `max_age` after which they no longer count."""
 
     name: str
     issuer: str
@@ -76,7 +76,7 @@ class IssuerSettings:
 
 @value_class
 class AccessSettings:
-    """The section `access`. `url`: where clients reach the proxy, '' where it is not set. `audit`: the file of
+    """The section `access`. `url`: where clients reach the proxy, '' if it is not set. `audit`: the file of
     decisions, 'log' for the log, '' for none."""
 
     issuers: Mapping[str, IssuerSettings] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class JwtSettings:
 
     @property
     def keeps_token(self) -> bool:
-        """Whether the token does not go on."""
+        """Returns whether the token does not go on."""
         return not self.forward
 
 

@@ -12,7 +12,7 @@ from proxy.core.model.value_class import value_class
 MAX_BYTES: Final = 1024 * 1024
 # The depth and size within which an answer is read as JSON. Writing it again takes a stack frame for each level.
 LIMITS: Final = TextLimits(depth=128, nodes=4_000_000)
-# A step of a pointer that stands for every member.
+# A step of a pointer that means every member.
 ANY: Final = "*"
 # The only member of a structured result that an SDK made of something other than an object.
 _WRAPPED: Final = "result"
@@ -39,5 +39,5 @@ class AnswerRules:
 
     @property
     def masks(self) -> bool:
-        """Whether anything is masked."""
+        """Returns whether anything is masked."""
         return self.secrets or bool(self.pointers)

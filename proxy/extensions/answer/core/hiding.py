@@ -88,7 +88,7 @@ def _find_secrets(
 
 
 def _is_secret(name: str, value: JsonValue) -> bool:
-    """Whether a member holds a secret by its name. Switches and nulls hold none."""
+    """Returns whether a member holds a secret by its name. Switches and nulls hold none."""
     return value is not None and not isinstance(value, bool) and is_secret_name(name) and not _CURSOR.search(name)
 
 
@@ -106,8 +106,8 @@ def mask_json(text: bytes, value: JsonValue, rules: AnswerRules, open_at: Pointe
 
 
 def holds_data(text: str | bytes) -> bool:
-    """Whether a text that is not strict JSON begins with data that a lenient reader takes: duplicate keys, NaN, several
-    values in a row. Masks by pointer cannot be applied to it with certainty."""
+    """Returns whether a text that is not strict JSON begins with data that a lenient reader takes: duplicate keys, NaN,
+    several values in a row. Masks by pointer cannot be applied to it with certainty."""
     try:
         shown = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
         value, _ = json.JSONDecoder().raw_decode(shown.lstrip("\ufeff \t\r\n"))

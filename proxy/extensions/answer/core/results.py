@@ -35,7 +35,7 @@ _AROUND: Final = 96
 
 
 def filter_message(text: bytes, task: FilterTask, make_message: MakeMessage, *, is_whole: bool) -> Filtered:
-    """What becomes of a JSON-RPC message. `is_whole` False: only its beginning has been read."""
+    """Returns what becomes of a JSON-RPC message. `is_whole` False: only its beginning has been read."""
     rules = task.rules
     is_large = not is_whole or len(text) > rules.max_bytes
     if is_large and not rules.cuts:
@@ -72,20 +72,20 @@ def filter_message(text: bytes, task: FilterTask, make_message: MakeMessage, *, 
 
 
 def is_answer(text: bytes) -> bool:
-    """Whether the beginning of a message is that of an answer, as far as it says so."""
+    """Returns whether the beginning of a message is that of an answer, as far as it says so."""
     closed = close_text(text)
     value = parse(text if closed is None else closed.text, LIMITS)
     return not (isinstance(value, dict) and "method" in value)
 
 
 def _is_message(value: JsonValue) -> bool:
-    """Whether a value is a JSON-RPC message, or a batch of them."""
+    """Returns whether a value is a JSON-RPC message, or a batch of them."""
     listed = value if isinstance(value, list) else [value]
     return any(isinstance(each, dict) and not each.keys().isdisjoint(("jsonrpc", "result")) for each in listed)
 
 
 def _filter_other(data: bytes, value: JsonValue, task: FilterTask, *, is_large: bool) -> Filtered:
-    """What becomes of a message that is no result: an error, a notification, or a request of the server."""
+    """Returns what becomes of a message that is no result: an error, a notification, or a request of the server."""
     if is_large:
         return TOO_LARGE
     masks = find_masks(value, _SECRETS) if task.rules.secrets else {}
@@ -96,7 +96,7 @@ def _filter_other(data: bytes, value: JsonValue, task: FilterTask, *, is_large: 
 
 
 def _judge_result(result: Mapping[str, JsonValue], task: FilterTask) -> Filtered:
-    """What the tool's schema says of a result. Errors, and questions to the client, need not match it."""
+    """Returns what the tool's schema says of a result. Errors, and questions to the client, need not match it."""
     if result.get("isError") is True or result.get("resultType") == "input_required":
         return UNCHANGED
     structured = result.get(_STRUCTURED, ABSENT)
@@ -119,7 +119,7 @@ class _Masks:
 
     @property
     def has_masked(self) -> bool:
-        """Whether anything is masked. A text whose end is missing may have been changed only to close it."""
+        """Returns whether anything is masked. A text whose end is missing may have been changed only to close it."""
         return self.rules.masks and any(MASK in str(mask) for mask in self.changes.values())
 
     def find(self, message: JsonValue, result: Mapping[str, JsonValue]) -> _Masks | None:

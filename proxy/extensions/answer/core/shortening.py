@@ -179,7 +179,7 @@ class NoteWriter:
         return f"[Cut: the answer is longer than {self.max_bytes:,} bytes.{shown} {self.write_advice()}]"
 
     def write_advice(self) -> str:
-        """How the model can get less."""
+        """Returns how the model can get less."""
         if self.changes:
             return "The call has taken effect: do not repeat it to read the rest."
         names = ", ".join(self.arguments)

@@ -16,7 +16,7 @@ from proxy.extensions.answer.core.hiding import Unreadable, hide_credentials, ho
 from proxy.extensions.answer.core.shortening import NOTE_ROOM, Missing, NoteWriter, find_beginning, shorten_json
 from proxy.extensions.answer.core.unfinished import close_text
 
-# How often a JSON text is shortened anew, because it takes more room inside of a JSON string.
+# How often a JSON text is shortened again, because it takes more room inside of a JSON string.
 _TRIES: Final = 8
 
 

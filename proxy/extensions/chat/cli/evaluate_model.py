@@ -35,7 +35,7 @@ Calls = tuple[tuple[str, Any], ...]
 @value_class
 class EvaluatedAnswer:
     """One turn. `tools` are name -> schema; `message` is the assistant's message of Chat Completions. `expected` are
-    name and arguments of each call that is right; None where the turn has to stay as it is."""
+    name and arguments of each call that is right; None if the turn has to stay as it is."""
 
     id: str
     kind: str

@@ -27,7 +27,7 @@ def read_event(event: bytes) -> JsonValue:
 
 
 def is_unreadable(event: bytes) -> bool:
-    """Whether an event that `read_event` cannot read has data, other than the word for the end."""
+    """Returns whether an event that `read_event` cannot read has data, other than the word for the end."""
     return not is_done(event) and any(data.strip() for data in DATA.findall(event))
 
 

@@ -21,7 +21,7 @@ from proxy.extensions.chat.core.model_request import Api
 # The values of finish_reason, stop_reason and status for a model that ended by itself; None: the answer has no such
 # member. After any other end, such as `length` or `content_filter`, no text becomes a call.
 ENDS: Final = ("stop", "end_turn", "completed", None)
-# The types of the parts of an answer that may stand before a text with calls.
+# The types of the parts of an answer that may be before a text with calls.
 SILENT: Final = ("thinking", "redacted_thinking", "reasoning")
 
 
@@ -160,7 +160,7 @@ def find_calls(api: Api, text: bytes, answer: JsonValue) -> list[FoundCall]:
 
 
 def is_answer(api: Api, value: JsonValue) -> bool:
-    """Whether a JSON value is an answer of a model; some servers send others with status 200."""
+    """Returns whether a JSON value is an answer of a model; some servers send others with status 200."""
     return isinstance(value, dict) and isinstance(value.get(_PARTS[api]), list) and not value.get("error")
 
 
@@ -221,7 +221,7 @@ _FINDERS: Final = {Api.CHAT: _find_in_chat, Api.RESPONSES: _find_in_responses, A
 
 
 def _read_encoded(text: bytes, holder: Mapping[str, Any], at: Pointer, call_id: object) -> FoundCall | None:
-    """The call whose name and arguments `holder` has; None where it has none. Some servers send the arguments as an
+    """The call whose name and arguments `holder` has; None if it has none. Some servers send the arguments as an
     object, which no client of the API reads."""
     name, arguments = holder.get("name"), holder.get("arguments", "")
     if not isinstance(name, str):

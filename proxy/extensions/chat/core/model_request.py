@@ -67,7 +67,7 @@ class ModelRequest:
 
     @property
     def is_single(self) -> bool:
-        """Whether the answer has one choice."""
+        """Returns whether the answer has one choice."""
         return self.body.get("n") in (None, 1)
 
     def may_call(self, names: Sequence[str]) -> bool:

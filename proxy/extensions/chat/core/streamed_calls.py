@@ -1,7 +1,7 @@
 """The calls of a streamed answer, put together from its events, by API.
 
 Events are held from the first one of a call on. Once the calls are complete, `write` gives the events: the same bytes,
-or with other names and arguments in their places. Arguments that came in pieces then stand whole in the first piece,
+or with other names and arguments in their places. Arguments that came in pieces then are whole in the first piece,
 and the others are empty, so that identifiers, order and usage stay.
 """
 
@@ -89,12 +89,12 @@ class HeldCalls:
 
     @property
     def is_holding(self) -> bool:
-        """Whether a call has begun."""
+        """Returns whether a call has begun."""
         return bool(self.events)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the calls have come whole."""
+        """Returns whether the calls have come whole."""
         return self.is_holding and not self._is_unread and (self._reader.is_complete or self._is_done)
 
     def take(self, event: bytes, value: JsonValue) -> bool:

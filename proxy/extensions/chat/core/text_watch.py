@@ -16,8 +16,8 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Document, JsonProblem, JsonValue
 
-# --- calls that stand as markup in the text of an answer --------------------------------------------------------------
-# Calls that stand as markup in the text of an answer: one row of `MARKUPS` for each way in which models write them.
+# --- calls that are as markup in the text of an answer --------------------------------------------------------------
+# Calls that are as markup in the text of an answer: one row of `MARKUPS` for each way in which models write them.
 #
 # The forms come from the models' chat templates, as the tests of the parsers of vLLM (tests/tool_use), SGLang
 # (test/srt/test_function_call_parser.py) and llama.cpp (tests/test-chat.cpp) have them; `source` names the place.
@@ -41,8 +41,8 @@ class TextCall:
 
 @value_class
 class CallMarkup:
-    """One way to write calls. `signs`: how its markup begins. `opening` and `closing` stand around all calls, `call` is
-    one of them. Its groups: `object` holds name and arguments, or `name` stands beside `json` or `pairs`; without one
+    """One way to write calls. `signs`: how its markup begins. `opening` and `closing` are around all calls, `call` is
+    one of them. Its groups: `object` holds name and arguments, or `name` is next to `json` or `pairs`; without one
     of these, JSON follows. `closed` is the mark that ends the call, if that may be missing. `pair` is one argument
     among `pairs`: its `key`, its `value`, which is text, and maybe `string`, `false` for a value that is JSON."""
 

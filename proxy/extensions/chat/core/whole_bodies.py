@@ -54,13 +54,13 @@ _TEXTS: Final[tuple[Pointer, ...]] = (
 _REASONING: Final = frozenset({"reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking", "thinking_delta", "signature_delta", "reasoning"})
 _BLANK: Final = frozenset({"text", "text_delta", "message", "output_text"})
-# Where usage stands in the events of any API.
+# Where usage is in the events of any API.
 _PLACES: Final[tuple[Pointer, ...]] = (("usage",), ("response", "usage"), ("message", "usage"))
 
 
 def is_opening(api: Api, event: bytes, *, with_reasoning: bool) -> bool:
-    """Whether an event says nothing yet, so that another answer may still follow it: it has no content or blank text,
-    or reasoning if that waits, too."""
+    """Returns whether an event says nothing yet, so that another answer may still follow it: it has no content or blank
+    text, or reasoning if that waits, too."""
     value = read_event(event)
     if not isinstance(value, dict):
         return event.startswith(b":")
@@ -97,7 +97,7 @@ def _is_blank(value: object) -> bool:
 
 
 def is_error(value: JsonValue) -> TypeGuard[dict[str, JsonValue]]:
-    """Whether the data of an event says that the answer failed."""
+    """Returns whether the data of an event says that the answer failed."""
     return isinstance(value, dict) and (value.get("type") in ("error", "response.failed") or bool(value.get("error")))
 
 

@@ -42,7 +42,7 @@ WRITTEN: Final = "text_call"
 @value_class
 class JudgedCall:
     """One judged call. Exactly one of `checked` and `failure` is set; neither is where the tool's schema cannot be
-    used, and `unusable` says why. `tool` is the tool's own name, or the called one where there is no such tool."""
+    used, and `unusable` says why. `tool` is the tool's own name, or the called one if there is no such tool."""
 
     found: FoundCall
     call: ToolCall

@@ -6,8 +6,8 @@
       _ask_on     replaces an answer whose calls are wrong: by another one, while only its opening has come, or by an
                   error, where wrong calls are refused
 
-A stream that breaks off or grows too long while a call is held goes on as it came, or an error replaces the call if
-wrong calls are refused. The proper end of a body ends its calls. Comments keep the connection busy meanwhile.
+A stream that breaks off or grows too long while a call is held is forwarded as it came, or an error replaces the call
+if wrong calls are refused. The proper end of a body ends its calls. Comments keep the connection busy in the meantime.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class JudgedStream:
         self._after = []
         if self._can_ask():
             try:
-                async for piece in pieces:  # the usage stands at the end
+                async for piece in pieces:  # the usage is at the end
                     if piece is None:
                         yield COMMENT
                     rest += piece or b""

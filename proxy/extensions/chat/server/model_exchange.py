@@ -1,4 +1,4 @@
-"""The answers to one request that names tools: their calls are judged, and the model is asked again where they cannot
+"""The answers to one request that names tools: their calls are judged, and the model is asked again if they cannot
 be repaired.
 
     ModelExchange.judge_whole   the calls of an answer in one piece
@@ -62,7 +62,7 @@ _OF_THE_VERSION = "etag"
 
 
 def is_plain(reply: UpstreamReply) -> bool:
-    """Whether an answer is a success, and not compressed."""
+    """Returns whether an answer is a success, and not compressed."""
     return reply.status // 100 == 2 and reply.header("content-encoding") in ("", "identity")
 
 
@@ -73,7 +73,7 @@ def keep_true(headers: Headers, *, is_changed: bool = True) -> Headers:
 
 
 def make_headers_again(headers: Headers, body: bytes) -> Headers:
-    """The headers of another question. It gets an idempotency key of its own: to the first key the server would repeat
+    """The headers of another question. It gets its own idempotency key: to the first key the server would repeat
     its first answer, or refuse the other body."""
 
     def derive(key: str) -> str:
@@ -95,7 +95,7 @@ async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGen
 
 
 def find_reason(reply: UpstreamReply, limit: int) -> str:
-    """Why a gathered answer is relayed unread; '' where it is not."""
+    """Returns why a gathered answer is relayed unread; '' where it is not."""
     if isinstance(reply.body, bytes):
         return "too_long" if len(reply.body) > limit else ""
     return "cut" if isinstance(reply.body, ReplayedBody) and reply.body.is_broken else "too_long"
@@ -131,7 +131,7 @@ class ModelExchange:
 
     # --- an answer in one piece ---------------------------------------------------------------------------------------
     async def judge_whole(self, reply: UpstreamReply) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
-        """The answer for the client, and the repairs in it. Where its calls cannot be repaired, the model is asked
+        """The answer for the client, and the repairs in it. If its calls cannot be repaired, the model is asked
         again. In mode `refuse`, an error response for calls that stay wrong."""
         first = await self._read_answer(reply)
         if isinstance(first, UpstreamReply):

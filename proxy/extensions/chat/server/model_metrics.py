@@ -1,6 +1,6 @@
 """Counts the calls of models, the tokens of asking again, and unread answers.
 
-The names of models come from answered requests; the first `MOST_MODELS` have series of their own.
+The names of models come from answered requests; the first `MOST_MODELS` have their own series.
 """
 
 from __future__ import annotations

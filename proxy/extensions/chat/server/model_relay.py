@@ -4,7 +4,7 @@
       _answer          asks the model server, passes on errors and unreadable answers unchanged, and has all others
                        judged (model_exchange.py)
 
-An answer without repairs goes on byte for byte. A repair changes the bytes of its name or arguments alone.
+An answer without repairs is forwarded byte for byte. A repair changes the bytes of its name or arguments alone.
 """
 
 from __future__ import annotations

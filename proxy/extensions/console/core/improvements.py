@@ -2,9 +2,9 @@
 
     list_improvements   every rule over the counted mistakes of a tool; the gravest first
 
-A rule names the count that it rests on, and needs at least `least` calls. Where it can, it gives the changed schema;
+A rule names the count that it rests on, and needs at least `least` calls. If it can, it gives the changed schema;
 `passes` is then the number of counted calls with no other mistake, which would pass. An edit takes the served schema
-and the place of a node (its pointer in the schema), and gives another schema; None where the node is not a part of that
+and the place of a node (its pointer in the schema), and gives another schema; None if the node is not a part of that
 schema.
 """
 

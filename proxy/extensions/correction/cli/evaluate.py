@@ -2,7 +2,7 @@
 and prints the share that arrives right.
 
 The set is bundled; `--file` adds a set of the user's. Every call goes through a real proxy in this process to the tools
-of the set; only the model is the operator's. Each result is written to a file at once, so an interrupted run goes on
+of the set; only the model is the operator's. Each result is written to a file at once, so an interrupted run continues
 where it was.
 """
 
@@ -63,7 +63,7 @@ exit codes: 0 success, 2 an error in the arguments, the file of cases or the end
 
 @value_class
 class EvaluationResult:
-    """The result of one case in one mode. `right`: the tool received only right arguments, or nothing where no
+    """The result of one case in one mode. `right`: the tool received only right arguments, or nothing if no
     arguments are right; `wrong`: it received arguments that are not right."""
 
     key: str

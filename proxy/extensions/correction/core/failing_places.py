@@ -35,7 +35,7 @@ def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence
 def _list_hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> Iterator[Pointer]:
     """The places beside those of the violations themselves that a model has to touch to do what their hints say:
     undeclared keys beside a missing one, the place where a missing key was sent, the declared name of an undeclared
-    key, and all arguments where they stand in a wrapper."""
+    key, and all arguments where they are in a wrapper."""
     if find_wrapper(check, root):
         yield ()
     found = list(islice(found, _MOST_FOUND))

@@ -29,7 +29,7 @@ class CorrectionPolicy:
     """Which corrections one tool's calls may get. `max_attempts`: questions per layer and call.
 
     `trajectory`: the user's wish and the results of earlier calls are remembered, and layer 4 gets them.
-    `independent_steps`: layer 4 is asked also where no earlier result is known. `scope`: None leaves each layer its own
+    `independent_steps`: layer 4 is asked also if no earlier result is known. `scope`: None leaves each layer its own
     (`scope_of`).
     """
 
@@ -41,7 +41,7 @@ class CorrectionPolicy:
     scope: Scope | None = None
 
     def wants(self, layer: Layer) -> bool:
-        """Whether a layer is switched on."""
+        """Returns whether a layer is switched on."""
         return self.validation_feedback if layer is Layer.VALIDATION_FEEDBACK else self.semantic_retry
 
     def scope_of(self, layer: Layer) -> Scope:
@@ -50,7 +50,7 @@ class CorrectionPolicy:
 
     @property
     def on(self) -> bool:
-        """Whether anything is switched on."""
+        """Returns whether anything is switched on."""
         return self.validation_feedback or self.semantic_retry
 
 

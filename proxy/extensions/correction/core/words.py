@@ -65,7 +65,7 @@ _UNANSWERED: Final = frozenset(
 @value_class
 class CorrectionQuestion:
     """One question to the model endpoint. `independent`: no earlier result of the conversation was known. `budget`
-    names the one that was used up, where the question was not asked because of it; tokens are the endpoint's count.
+    names the one that was used up, if the question was not asked because of it; tokens are the endpoint's count.
     `format`: how the endpoint was held to the form of its answer. `begun`: when it was asked, in seconds of the
     monotonic clock. Implements `ModelQuestion`."""
 

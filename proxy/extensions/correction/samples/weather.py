@@ -26,7 +26,7 @@ from proxy.extensions.correction.samples.messages import (
 
 TODAY: Final = date(2025, 7, 15)
 EARTH_RADIUS_KM: Final = 6371.0
-MONTH_DAYS: Final = 30.4375  # 365.25 / 12: the normals stand for the middle of twelve equal months
+MONTH_DAYS: Final = 30.4375  # 365.25 / 12: the normals mean the middle of twelve equal months
 
 FIELDS: Final = {
     "lat": Field("float64"),

@@ -40,10 +40,10 @@ def load_tools(verb: str, path: str, names: Sequence[str] | None) -> tuple[Confi
 
 
 def find_tools(config: Config, names: Sequence[str] | None) -> dict[str, tuple[ToolConfig, ToolPolicy]] | str:
-    """Tool -> (as written, as compiled) on the first route that serves it; a message where no route serves
+    """Tool -> (as written, as compiled) on the first route that serves it; a message if no route serves
     one of `names`.
 
-    A tool that an MCP server lists is known only if its schema stands in the config.
+    A tool that an MCP server lists is known only if its schema is in the config.
     """
     from proxy.config.mistakes import suggest_remark
     from proxy.routing import build_routes

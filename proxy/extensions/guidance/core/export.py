@@ -57,7 +57,7 @@ class Strictness(Enum):
 @value_class
 class _Vendor:
     """One vendor. `names` describes the allowed tool names. `adapt` gives the schema in the dialect, and its losses;
-    `make_output` makes the form of its structured outputs, None where it has none."""
+    `make_output` makes the form of its structured outputs, None if it has none."""
 
     names: re.Pattern[str]
     longest_name: int

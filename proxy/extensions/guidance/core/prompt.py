@@ -8,7 +8,7 @@ The right and wrong example calls of a tool (`make_lesson`, GoMind's "few-shot e
 example has been tried: `decide` forwards a right one byte for byte, and refuses or repairs a wrong one, as the lesson
 says. A wrong call differs from a right one in a single place.
 
-The operator may give a template of their own (`guidance: {template: FILE}`): text with `{{name}}` in it. A line with an
+The operator may give their own template (`guidance: {template: FILE}`): text with `{{name}}` in it. A line with an
 empty placeholder alone is left out, with the blank line behind it, so that a conversation without a state leaves no
 gap.
 """
@@ -85,7 +85,7 @@ _ALONE: Final = re.compile(r"^[ \t]*\{\{\s*([^{}]*?)\s*\}\}[ \t]*(?:\r?\n|\Z)(?:
 
 @value_class
 class ToolState:
-    """The state of a conversation with one tool: calls used (None where they are not counted) and their limit, failed
+    """The state of a conversation with one tool: calls used (None if they are not counted) and their limit, failed
     attempts and their limit, the mistake of the last one, and the container that has to be expanded first."""
 
     tool: str
@@ -104,7 +104,7 @@ def write_guidance(
     states: Sequence[ToolState] = (),
     template: str = "",
 ) -> str:
-    """The guidance for these tools, of at most `max_chars` characters, in the operator's own `template` where there is
+    """The guidance for these tools, of at most `max_chars` characters, in the operator's own `template` if there is
     one. It always holds the header, the state and the names of tools whose section does not fit; without a template,
     the type rules too."""
     values = {"header": REACT_HEADER, "type_rules": TYPE_RULES, "state": write_state(states) if states else ""}

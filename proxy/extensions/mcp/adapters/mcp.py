@@ -51,7 +51,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 )
 
 _NAME: Final = ("params", "name")
-# `arguments` may be missing where the tool needs none; such a call is clean, not empty.
+# `arguments` may be missing if the tool needs none; such a call is clean, not empty.
 _NO_ARGUMENTS: Final = Document(b"{}", {})
 
 # Failures before a call exists -> JSON-RPC's code (JSON-RPC 2.0 section 5.1; MCP 2026-07-28, "Error Codes").
@@ -59,7 +59,7 @@ _RPC_CODES: Final = {codes.BAD_REQUEST: -32600, codes.HEADER_MISMATCH: -32020}
 _PARSE_ERROR: Final = -32700
 INTERNAL_ERROR: Final = -32603
 _INVALID_PARAMS: Final = -32602
-# Failures about the client, not about the call: they get an HTTP status even where a call can be named.
+# Failures about the client, not about the call: they get an HTTP status even if a call can be named.
 _ABOUT_THE_CLIENT: Final = frozenset(
     {codes.TOKEN_REQUIRED, codes.TOKEN_UNCHECKED, codes.ORIGIN_NOT_ALLOWED, codes.HEADER_MISMATCH, codes.BAD_REQUEST}
 )
@@ -115,7 +115,7 @@ class McpAdapter:
 
 
 def _is_challenge(failure: Failure) -> bool:
-    """Whether the client has to get another token: MCP answers that with HTTP 403 (2025-11-25, "Scope Challenge
+    """Returns whether the client has to get another token: MCP answers that with HTTP 403 (2025-11-25, "Scope Challenge
     Handling")."""
     return any(name == "WWW-Authenticate" for name, _ in failure.headers)
 
@@ -174,7 +174,7 @@ def _decode_unreadable(
 
 def _find_resend_id(found: Message, request: RawRequest, call_id: str) -> str | None:
     """The id by which a repeated message is recognised as a resend. None: the client's own call id decides; otherwise
-    the message id within its session. '' without a session: clients that start anew for each call reuse their ids."""
+    the message id within its session. '' without a session: clients that start again for each call reuse their ids."""
     if request.header(CALL_ID_HEADER) is not None:
         return None
     session = "" if found.modern else request.header(SESSION_HEADER)

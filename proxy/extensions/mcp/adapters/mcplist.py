@@ -62,7 +62,7 @@ _META_PREFIX: Final = "io.modelcontextprotocol/"
 
 @value_class
 class ToolsPage:
-    """One page of a list. `cursor` leads to the next page, None at the end; `ttl` in seconds, None where the server
+    """One page of a list. `cursor` leads to the next page, None at the end; `ttl` in seconds, None if the server
     gives none. `digest` differs for pages read from different bytes."""
 
     tools: tuple[ListedTool, ...]

@@ -68,12 +68,12 @@ class Message:
 
     @property
     def modern(self) -> bool:
-        """Whether the message belongs to the revisions without sessions."""
+        """Returns whether the message belongs to the revisions without sessions."""
         return self.revision >= MODERN
 
     @property
     def is_call(self) -> bool:
-        """Whether the message calls a tool."""
+        """Returns whether the message calls a tool."""
         return self.method == CALL
 
     def param(self, name: str) -> JsonValue:
@@ -88,8 +88,8 @@ class Message:
 
     @property
     def is_enveloped(self) -> bool:
-        """Whether the message itself names a revision, as every request since 2026-07-28 does. A header does not
-        count: servers over stdio never see it."""
+        """Returns whether the message itself names a revision, as every request since 2026-07-28 does. A header does
+        not count: servers over stdio never see it."""
         return VERSION_META in self.meta
 
 
@@ -107,15 +107,15 @@ _NEEDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "el
 
 
 def find_missing_capability(method: JsonValue, declared: JsonValue) -> str:
-    """The capability that a server's request needs and its client has not declared; '' where none is missing, or the
+    """The capability that a server's request needs and its client has not declared; '' if none is missing, or the
     client has declared nothing at all."""
     needed = _NEEDS.get(method, "") if isinstance(method, str) else ""
     return needed if isinstance(declared, dict) and needed not in declared else ""
 
 
 def is_bare(request: RawRequest) -> bool:
-    """Whether a request carries no message: a GET or DELETE without a body. One with a body is read like a POST,
-    because servers may treat it as one (`X-HTTP-Method-Override`)."""
+    """Returns whether a request carries no message: a GET or DELETE without a body. One with a body is read like a
+    POST, because servers may treat it as one (`X-HTTP-Method-Override`)."""
     return request.method != "POST" and not request.body
 
 
@@ -151,8 +151,8 @@ def guess_message(request: RawRequest) -> Message | None:
 
 
 def read_lenient(text: bytes) -> dict[str, JsonValue]:
-    """The object in a text, read leniently where it is not strict JSON: enough to find its request, never enough to
-    forward. Empty where there is no object."""
+    """The object in a text, read leniently if it is not strict JSON: enough to find its request, never enough to
+    forward. Empty if there is no object."""
     value = parse(text)
     if isinstance(value, JsonProblem):
         # Values with several spellings, or none in JSON (NaN, 1e999), are not accepted as ids.
@@ -251,7 +251,7 @@ def _list_mirrors(schema: JsonValue, path: Pointer) -> Iterator[Mirror]:
 
 
 def find_disagreement(request: RawRequest, message: Message) -> str:
-    """A message about the first header that contradicts the body; '' where none does.
+    """A message about the first header that contradicts the body; '' if none does.
 
     A missing header is left to the server, which refuses the request and names the header (`find_missing_header`).
     """
@@ -281,7 +281,7 @@ def _pair_headers(request: RawRequest, message: Message) -> tuple[tuple[str, str
 
 
 def _find_repeated_header(request: RawRequest) -> str:
-    """A message about a repeating header that stands twice, because two readers could take different values; ''
+    """A message about a repeating header that is twice, because two readers could take different values; ''
     otherwise."""
     seen: set[str] = set()
     for name, _ in request.headers:
@@ -294,7 +294,7 @@ def _find_repeated_header(request: RawRequest) -> str:
 def find_wrong_mirror(
     request: RawRequest, mirrors: tuple[Mirror, ...], arguments: JsonValue, *, complete: bool = False
 ) -> str:
-    """A message about the first `Mcp-Param-*` header that contradicts the arguments as they were sent; '' where none
+    """A message about the first `Mcp-Param-*` header that contradicts the arguments as they were sent; '' if none
     does. With `complete` also about one that is missing."""
     arguments = _open_arguments(arguments)
     for mirror in mirrors:

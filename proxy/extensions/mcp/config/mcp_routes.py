@@ -50,7 +50,7 @@ def check_route_keys(context: Context, route: WrittenRoute) -> Iterator[Finding]
 
 
 def speaks_mcp(route: WrittenRoute) -> bool:
-    """Whether the route's clients and its upstream speak MCP."""
+    """Returns whether the route's clients and its upstream speak MCP."""
     return route.protocol == "mcp"
 
 
@@ -135,7 +135,7 @@ class McpRoutes:
         self._catalogue = catalogue
 
     def read(self, route: WrittenRoute, read_tools: Callable[[WrittenRoute], dict[str, ToolConfig]]) -> McpConfig:
-        """How the route treats its tools; `read_tools` reads those of the catalogue that it names."""
+        """Returns how the route treats its tools; `read_tools` reads those of the catalogue that it names."""
         is_served = "operations" in route.entry
         defaults = OPERATION_DEFAULTS if is_served else choose_defaults(self._context, route)
         found = McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at, route.name)

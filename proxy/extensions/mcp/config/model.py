@@ -137,7 +137,7 @@ class McpConfig:
 
     @property
     def trusts_annotations(self) -> bool:
-        """Whether a tool's annotations count: those of operations are made from the config."""
+        """Returns whether a tool's annotations count: those of operations are made from the config."""
         return self.trust_annotations or self.operations is not None
 
     def list_notes(self) -> Iterator[str]:
@@ -174,5 +174,5 @@ class McpConfig:
 
 
 def find_mcp(route: RouteEntry) -> McpConfig | None:
-    """How an MCP route treats its tools; None for other routes."""
+    """Returns how an MCP route treats its tools; None for other routes."""
     return route.listed if isinstance(route.listed, McpConfig) else None

@@ -1,7 +1,7 @@
 """Tools that a server lists: from the listed definition and the operator's config to the tool's policy. Pure.
 
 Listed schemas are not trusted: they are bounded, cannot refer to other documents, and one that does not compile only
-affects its own tool. The operator's config goes first: a schema of their own, or a patch over the listed one. A policy
+affects its own tool. The operator's config goes first: their own schema, or a patch over the listed one. A policy
 is made when its tool is first called, so that unused tools cost nothing.
 """
 
@@ -50,7 +50,7 @@ class LearnPolicy:
     `unknown_schema`: how calls are treated while the tools are unknown; `on_bad_schema`: how those of a tool whose
     schema cannot be used. `trust_annotations`: a tool counts as idempotent where its server says so. `collapse`: a
     container that replaces all tools in the clients' list; its functions are filled in. Times in seconds: a list is
-    requested anew after `ttl`, and awaited for at most `wait`. `allow` and `deny` are patterns of the listed names.
+    requested again after `ttl`, and awaited for at most `wait`. `allow` and `deny` are patterns of the listed names.
     `names`: the names that clients see; they are the keys of `overlays`, `caps` and `descriptions` (shown in place of
     the listed ones). `by_token`: the policies for clients with one of these tokens; there `scope` is the token's name,
     and `client` the tools for such clients. `caller`: whether the caller sees a tool, by its shown name. `pinned`: the
@@ -82,12 +82,12 @@ class LearnPolicy:
 
     @property
     def shows_all(self) -> bool:
-        """Whether clients see every listed tool as its server lists it."""
+        """Returns whether clients see every listed tool as its server lists it."""
         is_all = self.allow == ("*",) and not self.deny and (self.client is None or self.client.is_all)
         return is_all and not (self.names.renamed or self.descriptions or self.caller or self.pinned)
 
     def serves(self, shown: str) -> bool:
-        """Whether this client sees a tool of this name and may call it."""
+        """Returns whether this client sees a tool of this name and may call it."""
         listed = self.names.find(shown)
         return listed is not None and self._may(listed)
 
@@ -97,11 +97,11 @@ class LearnPolicy:
         return None if name is None or (self.caller is not None and not self.caller(name, hints)) else name
 
     def withholds(self, tool: ListedTool) -> bool:
-        """Whether a tool cannot be called because its definition is not the approved one."""
+        """Returns whether a tool cannot be called because its definition is not the approved one."""
         return self.pinned is not None and self.pinned.changed != "warn" and not self.is_pinned(tool)
 
     def is_pinned(self, tool: ListedTool) -> bool:
-        """Whether a tool has the approved definition, or nothing is pinned."""
+        """Returns whether a tool has the approved definition, or nothing is pinned."""
         return self.pinned is None or self.pinned.is_pinned(tool.name, tool.definition)
 
     def pin(self, pinned: PinnedTools) -> LearnPolicy:
@@ -235,9 +235,9 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         return sum(1 for _ in self)
 
     def is_made(self, name: str, is_ready: Callable[[ToolPolicy], bool]) -> bool:
-        """Whether a tool's policy and code exist already. An unknown name counts as ready.
+        """Returns whether a tool's policy and code exist already. An unknown name counts as ready.
 
-        `is_ready` is that of `call/judging.py`, `prepare` that of `core/decide.py`: both stand above this file.
+        `is_ready` is that of `call/judging.py`, `prepare` that of `core/decide.py`: both are above this file.
         """
         if name in self.bad or name not in self.listing.tools:
             return True
@@ -253,7 +253,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
     # --- what a schema costs ------------------------------------------------------------------------------------------
     @property
     def wait(self) -> float:
-        """How long a call waits until its tool is examined, in seconds."""
+        """Returns how long a call waits until its tool is examined, in seconds."""
         return self._rules.wait
 
     def rules_of(self, name: str) -> frozenset[str]:
@@ -344,7 +344,7 @@ def _show_schema(schema: JsonValue) -> dict[str, JsonValue] | None:
 
 
 def _schema_of(listed: ListedTool, rules: LearnPolicy) -> ListedSchema | None:
-    """The schema that judges a listed tool's calls; None where the operator gives one, or wants no validation.
+    """The schema that judges a listed tool's calls; None if the operator gives one, or wants no validation.
     Raises BadSchemaError for one that cannot be used."""
     overlay = rules.overlays.get(listed.name)
     base = overlay.policy if overlay is not None else rules.template

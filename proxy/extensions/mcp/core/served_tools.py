@@ -28,8 +28,8 @@ _COUNTED: Final = re.compile(r"\{[0-9,]*[0-9]{3}|\\[pPk1-9]|\\[wW].*\{|\(\?|\}.*
 
 
 def may_be_expensive(schema: JsonValue) -> bool:
-    """Whether a schema has many values, patterns that could be of any cost, or references that generated code cannot
-    follow."""
+    """Returns whether a schema has many values, patterns that could be of any cost, or references that generated code
+    cannot follow."""
     values = list(islice(walk(schema), _FEW + 1))
     objects = [value for value in values if isinstance(value, dict)]
     patterns = [text for value in objects for text in _list_patterns(value)]
@@ -80,22 +80,22 @@ class ListedTool:
 
     @property
     def destructive(self) -> bool:
-        """Whether its server says that it may destroy something."""
+        """Returns whether its server says that it may destroy something."""
         return self.hints.get("destructiveHint") is True
 
     @property
     def read_only(self) -> bool:
-        """Whether its server says that it only reads, and not that it may destroy something."""
+        """Returns whether its server says that it only reads, and not that it may destroy something."""
         return self.hints.get("readOnlyHint") is True and not self.destructive
 
     @property
     def adds(self) -> bool:
-        """Whether its server writes out that it only adds something."""
+        """Returns whether its server writes out that it only adds something."""
         return self.hints.get("destructiveHint") is False
 
     @property
     def idempotent(self) -> bool:
-        """Whether its server says that a call may be made twice."""
+        """Returns whether its server says that a call may be made twice."""
         return self.hints.get("idempotentHint") is True or self.hints.get("readOnlyHint") is True
 
 
@@ -117,11 +117,11 @@ class ServedTools:
 
     @property
     def is_all(self) -> bool:
-        """Whether every tool is served."""
+        """Returns whether every tool is served."""
         return self.allow == ("*",) and not self.deny
 
     def has(self, name: str) -> bool:
-        """Whether a tool of this name is served."""
+        """Returns whether a tool of this name is served."""
         return any(fnmatchcase(name, one) for one in self.allow) and not any(
             fnmatchcase(name, one) for one in self.deny
         )

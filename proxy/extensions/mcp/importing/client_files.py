@@ -1,6 +1,6 @@
 """A client's config file, with the proxy put in front of its servers and taken away again.
 
-The first installation keeps the file as it was beside it (`BACKUP`). Where nothing else was changed since, taking the
+The first installation keeps the file as it was beside it (`BACKUP`). If nothing else was changed since, taking the
 proxy away gives that file back, byte for byte; else only the entries are written back, and the backup stays.
 """
 
@@ -49,7 +49,7 @@ class ClientFile:
 
     @property
     def is_toml(self) -> bool:
-        """Whether it is TOML; else it is JSON."""
+        """Returns whether it is TOML; else it is JSON."""
         return self.path.suffix == ".toml"
 
     def write(self, entries: Mapping[str, Entry]) -> bytes:
@@ -159,7 +159,7 @@ def install(file: ClientFile, edit: ClientEdit) -> Path:
 
 
 def uninstall(file: ClientFile, edit: ClientEdit) -> Path | None:
-    """Writes a config without the proxy. Where nothing else has changed, that is the backup, which is then removed.
+    """Writes a config without the proxy. If nothing else has changed, that is the backup, which is then removed.
     Gives the backup that stays, or None. Raises ImportProblem."""
     backup = _name_backup(file.path)
     try:
@@ -174,7 +174,7 @@ def uninstall(file: ClientFile, edit: ClientEdit) -> Path | None:
 
 
 def _is_made_from(backup: bytes, file: ClientFile, edit: ClientEdit) -> bool:
-    """Whether installing into the backup's text gives this file, for all servers behind the proxy."""
+    """Returns whether installing into the backup's text gives this file, for all servers behind the proxy."""
     installed = {name: program for name, entry in file.servers.items() if (program := find_program(entry)) is not None}
     if set(installed) != set(edit.changed):
         return False

@@ -122,7 +122,7 @@ def _replace_in_toml(text: str, place: tuple[str, ...], entries: Entries) -> str
 
 
 def _names_table(line: str, path: tuple[str, ...]) -> bool:
-    """Whether a line begins the table at `path`: `[mcp_servers.NAME]`."""
+    """Returns whether a line begins the table at `path`: `[mcp_servers.NAME]`."""
     if not _TABLE.match(line) or line.lstrip().startswith("[["):
         return False
     try:
@@ -136,7 +136,7 @@ def _names_table(line: str, path: tuple[str, ...]) -> bool:
 
 def write_toml_servers(text: bytes, place: tuple[str, ...], servers: Mapping[str, JsonValue], source: str) -> str:
     """The text of a TOML config with other servers: the tables of those that are gone or differ are left out, and new
-    ones stand at the end. Raises ImportProblem where the text is written in a way that cannot be edited so."""
+    ones are at the end. Raises ImportProblem where the text is written in a way that cannot be edited so."""
     value: Any = read_text(text, source, is_toml=True)
     before = value
     for key in place:

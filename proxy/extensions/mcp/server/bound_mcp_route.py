@@ -118,7 +118,7 @@ class _ListedCalls:
         return self.calls.scope
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:  # noqa: ARG002 - the newest list
-        """Whether a tool of this name is shown to the caller."""
+        """Returns whether a tool of this name is shown to the caller."""
         return tool in self.own or self.calls.may_see(tool, self.find_hints(tool))
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
@@ -137,7 +137,7 @@ class _ListedCalls:
 
 @value_class
 class McpRouteRequest:
-    """Implements `CallRoute` for one decoded call. `catalogue` is None where no list of tools was learned. `names`: the
+    """Implements `CallRoute` for one decoded call. `catalogue` is None if no list of tools was learned. `names`: the
     client's names for the tools; the server gets its own names. `passed_on` is called once the server has the call.
     `own`: the names of tools that the proxy itself lists; `is_hidden`: whether the caller may not see the tool;
     `find_hints`: a tool's hints in the newest list."""
@@ -192,8 +192,8 @@ class McpRouteRequest:
         return self.call_route.find_user_query(sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
-        """Whether a call of an unknown tool is forwarded. Never where the tools are operations: no server behind them
-        could know the tool."""
+        """Returns whether a call of an unknown tool is forwarded. Never where the tools are operations: no server
+        behind them could know the tool."""
         return not self._operations and self.call_route.can_forward_unknown(tool)
 
     def request(self, checked: CheckedCall) -> UpstreamRequest:
@@ -221,7 +221,7 @@ class McpRouteRequest:
         return sent if headers is sent.headers else replace(sent, headers=headers)
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
-        """Returns the failure where a result with `isError` rejects the arguments. Always None where the tools are
+        """Returns the failure where a result with `isError` rejects the arguments. Always None if the tools are
         operations: an HTTP service rejects arguments by its status."""
         if self._operations:
             return None

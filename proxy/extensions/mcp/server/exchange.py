@@ -251,7 +251,7 @@ class Exchange:
     # --- lists --------------------------------------------------------------------------------------------------------
     async def _list(self, mcp_request: ListedRequest, asking: Asking) -> web.StreamResponse:
         """Answers with one container in place of all tools. The upstream's own answer is passed on where it refuses
-        this client or where no list can be learned."""
+        this client or if no list can be learned."""
         learned = await asking.find_list()
         if isinstance(learned, UpstreamReply):
             return await self._hand_on(mcp_request, learned)
@@ -269,7 +269,7 @@ class Exchange:
         return make_response(write_answer(result, message, raw, raw.header("accept") or "", _JSON), mcp_request.record)
 
     def _shows_more(self, text: bytes, asking: Asking) -> bool:
-        """Whether the answer shows functions that the session's list did not have, and can announce the change
+        """Returns whether the answer shows functions that the session's list did not have, and can announce the change
         itself."""
         if asking.rules.collapse is None or not self._visible.add(asking.key, asking.session, text):
             return False
@@ -349,8 +349,8 @@ class Exchange:
 
 
 def _asks_for_all(message: Message) -> bool:
-    """Whether a request for the list has no parameters besides `_meta`. A server may define parameters that select
-    tools, and a cursor selects a page."""
+    """Returns whether a request for the list has no parameters besides `_meta`. A server may define parameters that
+    select tools, and a cursor selects a page."""
     params = message.params
     return params is ABSENT or (isinstance(params, dict) and params.keys() <= {"_meta"})
 

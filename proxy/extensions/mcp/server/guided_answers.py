@@ -6,7 +6,7 @@ The config chooses one of two places:
 
 Lists can differ per credential. The guidance is therefore written from the list in the answer itself, or from the list
 that the same credentials received before. Only the changed texts are replaced; every other byte stays as the server
-wrote it. An answer that cannot be read, or that is longer than MAX_GUIDED, goes on unchanged.
+wrote it. An answer that cannot be read, or that is longer than MAX_GUIDED, is forwarded unchanged.
 """
 
 from __future__ import annotations

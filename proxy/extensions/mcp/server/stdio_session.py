@@ -1,6 +1,6 @@
 """The session of a client of standard input and output: each of its lines is one HTTP request to a listener.
 
-    carry    sends a line and writes its answer; a session that has been lost is begun anew
+    carry    sends a line and writes its answer; a session that has been lost is begun again
     resume   reads on where a stream with event ids broke off (specification 2025-11-25, "Resumability and Redelivery")
     listen   reads the GET stream of a session, opened after `initialize` and again whenever it breaks off
 
@@ -78,7 +78,7 @@ class Line:
 
     @property
     def is_request(self) -> bool:
-        """Whether the client waits for an answer."""
+        """Returns whether the client waits for an answer."""
         return bool(self.message.method) and self.message.id is not ABSENT
 
 
@@ -95,7 +95,7 @@ class _Problem:
 
 @dataclass(slots=True)
 class _Position:
-    """Where a stream of events stands: the id of its last event ('' without one), and how long to wait before it is
+    """Where a stream of events is: the id of its last event ('' without one), and how long to wait before it is
     opened again, in seconds."""
 
     last_id: str = ""
@@ -104,7 +104,7 @@ class _Position:
 
 class StdioSession:
     """The session of one client. `write` writes one message without line breaks; `headers` are sent with every request;
-    `server` is the URL for texts, '' where there is none."""
+    `server` is the URL for texts, '' if there is none."""
 
     def __init__(
         self, http: aiohttp.ClientSession, url: str, write: Write, headers: Mapping[str, str], server: str = ""
@@ -129,7 +129,7 @@ class StdioSession:
         """Sends one line and writes its answer. If the session has ended, begins a new one and sends the line again:
         stdio has no word for an ended session, and a 404 means that nothing ran."""
         if line.message.method == INITIALIZE:
-            self._has_id.clear()  # lines that are sent at once meanwhile need the session's id
+            self._has_id.clear()  # lines that are sent at once in the meantime need the session's id
         elif not line.message.modern:
             await self._has_id.wait()
         session_id = self._session_id
@@ -387,7 +387,7 @@ def _write_line(text: bytes) -> bytes:
 
 
 def _answers(text: bytes, request_id: JsonValue) -> bool:
-    """Whether a message is the answer to the request `request_id`."""
+    """Returns whether a message is the answer to the request `request_id`."""
     value = read_head(text)
     return "method" not in value and b"" != write_id(value.get("id")) == write_id(request_id)
 

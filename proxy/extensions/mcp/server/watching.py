@@ -300,7 +300,7 @@ def _join_texts(result: dict[str, JsonValue]) -> str:
 
 
 def watch_promise(catalogue: Catalogue | None, asking: Asking, record: CallRecord) -> WatchedBody | None:
-    """Returns a watch that notes in the record whether the result matches the tool's `outputSchema`. Returns None where
+    """Returns a watch that notes in the record whether the result matches the tool's `outputSchema`. Returns None if
     the tool has no such schema or the config does not ask for the check."""
     if catalogue is None or not asking.rules.output_check:
         return None

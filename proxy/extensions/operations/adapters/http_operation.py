@@ -222,7 +222,7 @@ def _check_undeclared_query(operation: HttpOperation, query: str, most: int) -> 
 
 
 def _has_too_many(read: ReadRequest, text: str, what: str, most: int) -> bool:
-    """Whether a query or a form has too many pairs to read (`most` by the config), which adds a violation."""
+    """Returns whether a query or a form has too many pairs to read (`most` by the config), which adds a violation."""
     most = min(most, MOST_PAIRS)
     if count_pairs(text) <= most:
         return False

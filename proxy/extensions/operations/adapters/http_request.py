@@ -4,8 +4,8 @@ There are two cases:
 
 1. `write_request`: a client called the tool by name. Every part is written from the arguments.
 2. `rewrite_request`: a client sent the request itself, and some arguments were changed. A path segment, a pair of the
-   query, a header or a field of a form is written anew if its argument was changed, the body if one of its members was.
-   All other bytes stay.
+   query, a header or a field of a form is written again if its argument was changed, the body if one of its members
+   was. All other bytes stay.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _write_parts(operation: HttpOperation, value: Values) -> tuple[bytes, str]:
 
 
 def raw_segments(template: str, request: RawRequest) -> dict[str, str]:
-    """The path parameters of a request as they were sent; a segment that RFC 3986 does not allow is escaped anew. A
+    """The path parameters of a request as they were sent; a segment that RFC 3986 does not allow is escaped again. A
     `;`, at which some servers cut a segment, is escaped too."""
     found: dict[str, str] = {}
     for name, segment in zip(template.split("/"), request.path.split("/"), strict=True):
@@ -174,7 +174,7 @@ def rewrite_request(
 
 
 def _is_same(before: Values, after: Values, name: str) -> bool:
-    """Whether an argument is unchanged; 1, 1.0 and true are all different."""
+    """Returns whether an argument is unchanged; 1, 1.0 and true are all different."""
     one, other = before.get(name, ABSENT), after.get(name, ABSENT)
     if one is ABSENT or other is ABSENT:
         return one is other

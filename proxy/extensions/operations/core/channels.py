@@ -2,7 +2,7 @@
 
 `judge_channels` judges path and query parameters: their text is read by its style, typed by its schema, and judged.
 Text has no types, so `3` is the integer 3 where the schema takes an integer and the text "3" where it takes a text. A
-number is read only where every reader reads the same: `1e2`, which some parsers read as 1, is not an integer. Requests
+number is read only if every reader reads the same: `1e2`, which some parsers read as 1, is not an integer. Requests
 that two frameworks could read differently are refused: a single value sent twice, an invalid escape, a name that equals
 a declared one without case or brackets.
 
@@ -285,7 +285,7 @@ def _foreign_name(argument: HttpArgument, key: str, why: str) -> Violation:
 
 
 def is_segment(argument: HttpArgument, value: JsonValue) -> bool:
-    """Whether a value can be written as one segment of a path, for every server."""
+    """Returns whether a value can be written as one segment of a path, for every server."""
     text = write_path(argument.declared, value)
     if text is None or text in ("", ".", "..") or any(character < " " or character in "/\\\x7f" for character in text):
         return False

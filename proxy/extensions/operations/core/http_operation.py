@@ -81,7 +81,7 @@ class HttpArgument:
 
 @value_class
 class HttpOperation:
-    """How the calls of one tool stand in HTTP requests.
+    """How the calls of one tool are in HTTP requests.
 
     `by_name`: its clients send the arguments as JSON, so each request has to be written from them; else they send the
     request itself. `closed`: the schema takes no members that it does not name. `query`: the treatment of undeclared

@@ -5,7 +5,7 @@ already. 3.0 and 2.0 schemas are translated:
 
 - `nullable: true` (2.0: `x-nullable`) allows null, also beside `$ref`, `allOf` and `enum`: "Allows sending a null
   value for the defined schema" (OpenAPI 3.0.2). 3.0.3 reads it more narrowly, but authors do not.
-- `exclusiveMinimum: true` becomes the limit itself (also in 3.1 documents, where nothing else can be meant).
+- `exclusiveMinimum: true` becomes the limit itself (also in 3.1 documents, if nothing else can be meant).
 - siblings of `$ref` are dropped (3.0.3, Reference Object); `example` becomes `examples`.
 - a property that is `readOnly` is not required in a request (3.0.3, Fixed Fields of the Schema Object).
 """

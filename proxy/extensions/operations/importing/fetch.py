@@ -25,7 +25,7 @@ _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def is_url(source: str) -> bool:
-    """Whether a source is a URL and not the path of a file."""
+    """Returns whether a source is a URL and not the path of a file."""
     return _URL.match(source) is not None
 
 

@@ -37,7 +37,7 @@ class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, n
 class FoundTool:
     """A tool whose arguments can be judged. `origin` is its name at the source: `POST /book`, or an MCP tool's name.
 
-    `path` and `method` are its route's; '' where the route serves many tools. `notes` name the parts that were read
+    `path` and `method` are its route's; '' if the route serves many tools. `notes` name the parts that were read
     differently from how they are written. `request`: how its arguments become an HTTP request.
     """
 

@@ -59,7 +59,7 @@ class SourceDrift:
 
     @property
     def is_found(self) -> bool:
-        """Whether a tool that the config serves has changed or is gone."""
+        """Returns whether a tool that the config serves has changed or is gone."""
         return bool(self.changed or self.gone)
 
 

@@ -1,6 +1,6 @@
 """Reads an OpenAPI description, JSON or YAML, from a URL or a file into a Harvest.
 
-Each operation becomes a tool behind a route of its own path, or an MCP tool. The routes have the paths that clients
+Each operation becomes a tool behind its own route path, or an MCP tool. The routes have the paths that clients
 know (the server's base path included), so a client has to change only the host. Operations that cannot be judged, such
 as those whose body is neither JSON nor a form, are left out by name, or relayed if the user asks for that.
 """
@@ -54,8 +54,8 @@ _LIMITS: Final = TextLimits(depth=MAX_DEPTH, nodes=MAX_NODES)
 @value_class
 class Choice:
     """The user's options. `only`: patterns (`*` for anything) of names or `METHOD /path`; `relay`: relay the others
-    that cannot be judged; `upstream`: where the tools run, '' where the description says it; `as_mcp`: serve them as
-    the tools of an MCP server, without paths of their own."""
+    that cannot be judged; `upstream`: where the tools run, '' if the description says it; `as_mcp`: serve them as
+    the tools of an MCP server, without their own paths."""
 
     only: tuple[str, ...] = ()
     relay: bool = False
@@ -63,7 +63,7 @@ class Choice:
     as_mcp: bool = False
 
     def wants(self, operation: ListedOperation) -> bool:
-        """Whether the user has chosen an operation."""
+        """Returns whether the user has chosen an operation."""
         names = (operation.name, f"{operation.method} {operation.path}")
         return not self.only or any(fnmatchcase(name, pattern) for pattern in self.only for name in names)
 
@@ -119,7 +119,7 @@ def harvest_operations(
     """Reads a parsed description from `source`, a URL or the path of a file. `advance` is called with the number of
     operations read and their total.
 
-    Raises ImportProblem where it is not a description, or does not name its server.
+    Raises ImportProblem if it is not a description, or does not name its server.
     """
     try:
         operations = list_operations(document)
@@ -337,7 +337,7 @@ def _adapt_request(template: RequestTemplate, path: str, described: str) -> Requ
 
 
 def _explain_unroutable(path: str) -> str:
-    """Why no route can have a path, or ''."""
+    """Returns why no route can have a path, or ''."""
     segments: Iterable[str] = path.split("/")[1:]
     if not path.startswith("/") or any(not _SEGMENT.fullmatch(segment) for segment in segments):
         return "a route's path has parameters in whole segments, and no ?, #, % or blanks"

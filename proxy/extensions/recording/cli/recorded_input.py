@@ -38,7 +38,7 @@ class ReplayInput:
             self.raw.close()
 
     def position(self) -> int:
-        """How many bytes of the file have been read; 0 where that is unknown."""
+        """Returns how many bytes of the file have been read; 0 where that is unknown."""
         return self.raw.tell() if self.size else 0
 
 
@@ -99,7 +99,7 @@ class RecordedLines(Generic[Line]):
 
     @property
     def has_failed(self) -> bool:
-        """Whether some line held no call, or the input broke off."""
+        """Returns whether some line held no call, or the input broke off."""
         return self._breaks_off or self.bad > 0
 
     def _lines(self, source: ReplayInput) -> Iterator[bytes]:

@@ -4,7 +4,7 @@
 
 How it works. `_Maker.values` yields values for a place, best first, each built for every schema that judges the place;
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is
-bounded; where it ends, or a schema needs more than is tried here, there is no example (`ABSENT`).
+bounded; if it ends, or a schema needs more than is tried here, there is no example (`ABSENT`).
 
 `make_text_for` finds the shortest text that a common regular expression describes: a recursive descent over the grammar
 (ECMA-262 22.2.1), which reads assertions as empty text and classes as their first good character.
@@ -48,7 +48,7 @@ def make_minimal_example(check: Check) -> JsonValue:
 
 def make_full_example(check: Check, most: int) -> JsonValue:
     """A valid value that also shows up to `most` optional keys of the outermost object, and typical numbers. The
-    smallest valid value where no more can be found, `ABSENT` where there is none. Deterministic; never raises."""
+    smallest valid value if no more can be found, `ABSENT` if there is none. Deterministic; never raises."""
     smallest = make_minimal_example(check)
     if not isinstance(smallest, dict):
         return smallest
@@ -300,7 +300,7 @@ def _read_limits(parts: list[Node], *keywords: str) -> list[Decimal]:
 _CLASSES: Final = {
     "d": "0", "w": "a", "s": " ", "D": "a", "W": "-", "S": "a", "n": "\n", "t": "\t", "r": "\r", "b": "", "B": "",
 }  # fmt: skip
-# What stands behind the parenthesis of a group, and behind a backslash; and a quantifier, which may be missing.
+# What is behind the parenthesis of a group, and behind a backslash; and a quantifier, which may be missing.
 _GROUP: Final = re.compile(r"\?(?::|<?[=!]|<[^>]*>)|(?!\?)")
 _ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|[^\dpPkxu]", re.DOTALL)
 _QUANTIFIER: Final = re.compile(r"(?:([*+?])|\{(\d{1,9})(,?)(\d{0,9})\}|(?!\{))\??")
@@ -336,7 +336,7 @@ class _Reader:
         return found
 
     def goes_on_with(self, sign: str) -> bool:
-        """Whether one character stands here; reading goes on behind it."""
+        """Returns whether one character stands here; reading goes on behind it."""
         is_there = self.pattern.startswith(sign, self.at)
         self.at += is_there
         return is_there

@@ -7,7 +7,7 @@ of a call ever asks within its own process.
 fastjsonschema is asked about schemas whose keywords it reads as we do (`CompiledJudge`): those of drafts 4 to 7, and
 those of 2019-09 and 2020-12 in which every keyword means what it means in draft 7. jsonschema is asked about all others
 (`reference.py`). fastjsonschema writes Python code from the schema. So it gets a copy that holds only keywords of the
-table below, with only plain characters in every text that could stand in its code; patterns and formats become formats
+table below, with only plain characters in every text that could be in its code; patterns and formats become formats
 of ours. fastjsonschema would judge other keywords (decimal limits, `uniqueItems`, `patternProperties`, `enum` of
 anything but texts ...) by floats, by `re` or by Python's own equality.
 """
@@ -215,7 +215,7 @@ class _Rewriting:
             is_switch = isinstance(value, bool) and keyword in ("additionalItems", "additionalProperties")
             return value if is_switch else self.schema(value)
         if keyword in MAPS and keyword != "patternProperties" and isinstance(value, dict):
-            return {  # under `dependencies` stand names too
+            return {  # under `dependencies` are names too
                 _plain(key): [_plain(name) for name in item] if isinstance(item, list) else self.schema(item)
                 for key, item in value.items()
             }

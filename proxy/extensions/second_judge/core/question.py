@@ -26,7 +26,7 @@ class SecondVerdict(StrEnum):
 
 @value_class
 class Opinion:
-    """A verdict, who gave it, and the place: the keyword as a JSON Pointer into the schema where it is known, or the
+    """A verdict, who gave it, and the place: the keyword as a JSON Pointer into the schema if it is known, or the
     reason why there is no verdict. It holds no part of the value."""
 
     verdict: SecondVerdict

@@ -48,7 +48,7 @@ async def names(client: Talk) -> list[str]:
 
 
 def told(client: Talk) -> list[tuple[str, str, str]]:
-    """What the log says of tools that are not as approved."""
+    """Returns what the log says of tools that are not as approved."""
     lines = map(json.loads, client.proxy.log.getvalue().splitlines())
     return [
         (line["tool"], line["effect"], line["change"])

@@ -84,7 +84,7 @@ async def run_langchain(api, model, streamed):
 async def run_litellm(api, model, streamed):
     """A loop of litellm's `completion`, which speaks Chat Completions and Messages."""
     litellm = import_module("litellm")
-    litellm.suppress_debug_info = True  # it prints, where a model is not one of its list
+    litellm.suppress_debug_info = True  # it prints, if a model is not one of its list
     name = f"{'anthropic' if api == 'messages' else 'openai'}/{model}"
     tools = [{"type": "function", "function": {"name": "get_weather", "parameters": WEATHER}}]
     messages, calls = [{"role": "user", "content": QUESTION}], []

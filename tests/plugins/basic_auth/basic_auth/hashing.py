@@ -27,5 +27,5 @@ def hash_password(password: str, salt: bytes) -> str:
 
 
 def is_password(password: str, hashed: str) -> bool:
-    """Whether a password has this hash."""
+    """Returns whether a password has this hash."""
     return hmac.compare_digest(hash_password(password, bytes.fromhex(hashed.partition(":")[0])), hashed)

@@ -126,15 +126,15 @@ class Learner:
         return self._known.get(key)
 
     def is_fresh(self, known: Known) -> bool:
-        """Whether a call may be refused because of this list: its server declares it valid, or it is new."""
+        """Returns whether a call may be refused because of this list: its server declares it valid, or it is new."""
         return self._clock.now() < max(known.fresh_until, known.at + NEW)
 
     def is_new(self, known: Known) -> bool:
-        """Whether the list was learned within the last `NEW` seconds, too recently to be requested again."""
+        """Returns whether the list was learned within the last `NEW` seconds, too recently to be requested again."""
         return self._clock.now() < known.at + NEW
 
     def is_just_requested(self, known: Known) -> bool:
-        """Whether the list is too new to be requested again even for a name that is not in it."""
+        """Returns whether the list is too new to be requested again even for a name that is not in it."""
         return self._clock.now() < known.at + JUST_REQUESTED
 
     def mark_outdated(self, key: Key, *, surely: bool = True) -> None:
@@ -258,7 +258,7 @@ class Learner:
             self._sessions.popitem(last=False)
 
     def accepts(self, key: Key, session: str) -> bool:
-        """Whether the upstream is known to answer in this session."""
+        """Returns whether the upstream is known to answer in this session."""
         return (key, session) in self._sessions
 
     def note_lost(self, key: Key, session: str) -> None:
@@ -285,7 +285,7 @@ def _without_list(
 
 async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
     """Returns the decoded body of an answer. A stream of events is read until it holds the answer to `request_id`.
-    Returns None where the body is too large, breaks off or has an unknown content coding."""
+    Returns None if the body is too large, breaks off or has an unknown content coding."""
     if isinstance(reply.body, bytes):
         return decode_body(reply, reply.body)
     streamed, body, looked_at = reply.header("content-type").startswith("text/event-stream"), bytearray(), 0
@@ -306,8 +306,8 @@ async def read_answer(reply: UpstreamReply, request_id: str) -> bytes | None:
 
 
 def _may_answer(stream: bytes, request_id: str) -> bool:
-    """Whether whole events hold the answer to `request_id`. A large event that names this id is taken for the answer,
-    since no client knows the id."""
+    """Returns whether whole events hold the answer to `request_id`. A large event that names this id is taken for the
+    answer, since no client knows the id."""
     mark = request_id.encode()
     named = [data for data in list_data(stream) if mark in data]
     return any(len(data) > SMALL or find_answer("application/json", data, request_id) is not None for data in named)

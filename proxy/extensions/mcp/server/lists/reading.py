@@ -1,6 +1,6 @@
 """Reads the answers to `tools/list`: small ones in this process, large ones in a child process.
 
-Equal answers are parsed once. Where a server gives the same list to each credential, every further answer costs a hash
+Equal answers are parsed once. If a server gives the same list to each credential, every further answer costs a hash
 only. An answer repeats the id of its request, so the id is left out of the hash.
 """
 

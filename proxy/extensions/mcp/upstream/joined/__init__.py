@@ -1,6 +1,6 @@
 """Several MCP servers as one `Upstream`: their lists are merged, and each call goes to the server that has the tool.
 
-    joined_upstream.py  `JoinedUpstream`: one HTTP exchange -> an answer of its own, or the exchange with one server
+    joined_upstream.py  `JoinedUpstream`: one HTTP exchange -> its own answer, or the exchange with one server
     client_groups.py    the groups of all clients; other servers for them while they stay
     server_group.py     the servers as one client sees them: a session of the old revisions, or all of 2026-07-28
     server_link.py      one server of a group: its revision, its session, and messages to it and back

@@ -22,7 +22,7 @@ from proxy.upstream.faults import ReplyBroken, close_body
 
 # Events kept for a client that does not read; beyond this the oldest are dropped.
 MOST_WAITING: Final = 1024
-# Seconds until an ended stream of a server is opened anew.
+# Seconds until an ended stream of a server is opened again.
 _SOON: Final = 1.0
 _ACKNOWLEDGED: Final = re.compile(rb"notifications\\?/subscriptions\\?/acknowledged")
 _CHANGES: Final = ("tools", "prompts", "resources")
@@ -85,7 +85,7 @@ class ChangeFeed:
 
     @property
     def is_read(self) -> bool:
-        """Whether a stream is open."""
+        """Returns whether a stream is open."""
         return bool(self._readers)
 
     def read(self, request: UpstreamRequest, write: Written, first: Iterable[bytes] = (), *, alone: bool) -> FeedReader:

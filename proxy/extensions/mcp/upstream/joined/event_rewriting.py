@@ -72,7 +72,7 @@ def _event(event: bytes) -> ServerEvent:
 
 
 def is_stream(reply: UpstreamReply) -> bool:
-    """Whether an answer consists of events."""
+    """Returns whether an answer consists of events."""
     return content_type(reply) == "text/event-stream"
 
 
@@ -180,7 +180,7 @@ class RewrittenStream:
 
 @value_class
 class AnswerRewriting:
-    """The changes of an answer: its id, where the request had one of the proxy's (`own`, else ''), and `resultType`,
+    """The changes of an answer: its id, if the request had one of the proxy's (`own`, else ''), and `resultType`,
     where only the server is of an old revision (`completes`)."""
 
     server: str
@@ -190,7 +190,7 @@ class AnswerRewriting:
 
     @property
     def changes(self) -> bool:
-        """Whether the answer itself has to change."""
+        """Returns whether the answer itself has to change."""
         return bool(self.own) or self.completes
 
     def rewrite(self, text: bytes) -> bytes:
@@ -220,7 +220,7 @@ async def rewrite_reply(
     is_turned: bool,
 ) -> UpstreamReply | UpstreamFault:
     """An answer as its client reads it: a stream event by event, as `RewrittenStream` has it, or a body as a whole.
-    `is_turned`: the server speaks the new revisions and the client the old ones, where an error is no HTTP error."""
+    `is_turned`: the server speaks the new revisions and the client the old ones, if an error is no HTTP error."""
     headers = for_client(reply.headers)
     shorter = tuple(field for field in headers if field[0].lower() != "content-length")
     if is_stream(reply):

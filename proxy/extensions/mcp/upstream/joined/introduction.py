@@ -25,7 +25,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
 
 @value_class
 class JoinedServer:
-    """One of the servers. `upstream` is the connection to it, `target` the path of its endpoint; `prefix` stands before
+    """One of the servers. `upstream` is the connection to it, `target` the path of its endpoint; `prefix` is before
     the names of its tools and prompts. The client's credentials go on to it only with `credentials`."""
 
     name: str
@@ -64,7 +64,7 @@ class JoinedSettings:
 ACCEPT: Final = "application/json, text/event-stream"
 # Headers that identify the client; they go on only to servers that may have them.
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
-# Headers that are made anew for each server.
+# Headers that are made again for each server.
 _OWN: Final = frozenset(
     [SESSION_HEADER, VERSION_HEADER, METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "last-event-id",
      "content-type"]

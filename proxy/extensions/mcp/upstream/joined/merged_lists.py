@@ -38,7 +38,7 @@ class ListedNames:
         """How often names have changed their meaning; lists merged before the last time are out of date."""
 
     def keeps_meaning(self, prefixes: Mapping[str, str]) -> bool:
-        """Whether no name that was listed so far would mean another tool with other prefixes."""
+        """Returns whether no name that was listed so far would mean another tool with other prefixes."""
         renamed = (
             (prefix, other)
             for server, prefix in self._prefixes.items()

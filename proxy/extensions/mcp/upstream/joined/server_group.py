@@ -72,7 +72,7 @@ class ServerGroup:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request or a stream is open."""
+        """Returns whether a request or a stream is open."""
         return bool(self._open) or self.feed.is_read
 
     def is_starting(self, server: str) -> bool:
@@ -138,7 +138,7 @@ class ServerGroup:
         task = asyncio.create_task(self._list(link, method, request))
         self._begin(_wait_ended(task))
         done, _ = await asyncio.wait({task}, timeout=self._wait)
-        if not done:  # the request goes on, because the server may just be starting
+        if not done:  # the request continues, because the server may just be starting
             self._listing[link] += 1
             task.add_done_callback(lambda _: self._listing.subtract([link]))
             self._begin(self._keep_late(link, method, task))

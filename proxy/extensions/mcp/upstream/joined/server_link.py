@@ -7,7 +7,7 @@ A link finds out its server's era and uses it, whatever the client's era:
     new client, old server     ids, because clients share one session; answers get their `resultType`
     old client, new server     `_meta` and the headers that repeat the body
 
-A session that its server has lost is begun anew, and the message is sent once more: a 404 means that nothing ran.
+A session that its server has lost is begun again, and the message is sent once more: a 404 means that nothing ran.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ServerLink:
         self._background: set[asyncio.Task[None]] = set()
 
     def leads_to(self, server: JoinedServer, upstream: GuardedUpstream) -> bool:
-        """Whether this is a link to the same endpoint; headers and prefixes may differ."""
+        """Returns whether this is a link to the same endpoint; headers and prefixes may differ."""
         return self._upstream is upstream and self.server.target == server.target
 
     @property
@@ -121,7 +121,7 @@ class ServerLink:
 
     @property
     def is_opening(self) -> bool:
-        """Whether the server is being asked for the first time, or again."""
+        """Returns whether the server is being asked for the first time, or again."""
         return self._opening.locked()
 
     # --- beginning and ending -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ as they are.
     both, without a GET stream          go to its newest open request, or wait for the next
     a request of the server             goes to the session's newest open request that streams, else to its GET stream
 
-Where several clients share a child, none of them reads a message that may be meant for another. Notifications that
+If several clients share a child, none of them reads a message that may be meant for another. Notifications that
 name no request go to every session if they announce a change, and are dropped otherwise. A request of the server
 reaches a client only while no other client has a request open; otherwise it is answered with an error. So is a request
 that needs a capability which the client has not declared.
@@ -227,7 +227,7 @@ class Channel:
         if self.exit is not None:
             raise self.exit
         try:
-            # Line breaks can stand only between values: within a string JSON escapes them (RFC 8259 section 7).
+            # Line breaks can be only between values: within a string JSON escapes them (RFC 8259 section 7).
             await self._child.write(body.replace(b"\n", b" ").replace(b"\r", b" "))
         except ConnectionError:
             await asyncio.wait({self._reading})
@@ -372,7 +372,7 @@ def _split(line: bytes) -> list[tuple[dict[str, JsonValue], bytes, Span | None]]
 
 
 def _is_for_all(method: JsonValue) -> bool:
-    """Whether a notification announces a change that concerns all clients."""
+    """Returns whether a notification announces a change that concerns all clients."""
     return isinstance(method, str) and (method.endswith("/list_changed") or method == "notifications/resources/updated")
 
 

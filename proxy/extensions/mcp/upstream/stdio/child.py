@@ -1,4 +1,4 @@
-"""One child process: its settings, its start without a shell in a process group of its own, and its end.
+"""One child process: its settings, its start without a shell in its own process group, and its end.
 
 It ends as the specification says ("stdio", "Shutdown"): its stdin is closed, then SIGTERM, then SIGKILL. Signals go to
 the whole group, because `npx` and `uvx` start further processes.

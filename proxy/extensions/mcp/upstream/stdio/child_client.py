@@ -36,7 +36,7 @@ class Mailbox:
 
     @property
     def is_read(self) -> bool:
-        """Whether its reader has written every message, or there is no reader any more."""
+        """Returns whether its reader has written every message, or there is no reader any more."""
         return self._closed or not (self._messages or self._is_writing)
 
     @property
@@ -46,7 +46,7 @@ class Mailbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds as many messages as it keeps."""
+        """Returns whether it holds as many messages as it keeps."""
         return len(self._messages) >= MOST_WAITING and not self._closed
 
     def when_read(self, act: Callable[[], None]) -> None:
@@ -77,7 +77,7 @@ class Mailbox:
         self._tell_read()
 
     def hand_over(self) -> Mailbox:
-        """Gives the messages that have not been read, and those to come, to another mailbox. Closes this one."""
+        """Returns the messages that have not been read, and those to come, to another mailbox. Closes this one."""
         other = Mailbox()
         other._messages, self._messages = self._messages, other._messages
         other._ended, other._closed = self._ended, self._closed

@@ -80,7 +80,7 @@ class Sessions:
         return channel is None or channel.exit is not None or not channel.has_answered
 
     async def begin(self) -> Session:
-        """Begins a session, with a child of its own unless the settings share one.
+        """Begins a session, with its own child unless the settings share one.
 
         Raises:
                 NoChild: `max_children` are running and none is idle, or the child does not start.

@@ -2,8 +2,8 @@
 
 Path, query, header, cookie and form parameters become properties beside those of a JSON body. There are three cases:
 
-1. Without parameters the body's schema is the tool's, as it stands.
-2. Beside parameters the body's members are arguments of their own, unless its schema counts or closes them.
+1. Without parameters the body's schema is the tool's, as it is.
+2. Beside parameters the body's members are their own arguments, unless its schema counts or closes them.
 3. Otherwise the whole body is one argument, `body`.
 
 A parameter whose name is taken gets its place as a prefix (`query_id`); the note says so.
@@ -39,7 +39,7 @@ def name_body(media_type: str) -> str:
 
 
 def is_clear_from_path(parameter: Parameter) -> bool:
-    """Whether the braces of the path describe a parameter completely."""
+    """Returns whether the braces of the path describe a parameter completely."""
     usual = parameter.style == "simple" and not parameter.explode
     return parameter.place == "path" and usual and parameter.argument in ("", parameter.name)
 
@@ -80,7 +80,7 @@ _OPEN: Final[tuple[JsonValue, ...]] = (True, {})
 class RequestTemplate:
     """How the arguments of a tool become an HTTP request. `path` has its parameters in braces.
 
-    `body` is the media type of the body, '' where there is none. All arguments that no parameter has are members of a
+    `body` is the media type of the body, '' if there is none. All arguments that no parameter has are members of a
     JSON body, unless the one called `body_argument` is all of it. `credentials` are names of the query that are not
     judged.
     """
@@ -95,12 +95,12 @@ class RequestTemplate:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the body alone is the arguments, as on a route written by hand."""
+        """Returns whether the body alone is the arguments, as on a route written by hand."""
         return not self.parameters and not self.body_argument and self.has_json
 
     @property
     def has_json(self) -> bool:
-        """Whether the body is JSON."""
+        """Returns whether the body is JSON."""
         return self.body.partition(";")[0].strip().lower().endswith("json")
 
     @property
@@ -110,7 +110,7 @@ class RequestTemplate:
 
     @property
     def is_form(self) -> bool:
-        """Whether the body is a form, whose fields are arguments too."""
+        """Returns whether the body is a form, whose fields are arguments too."""
         return self.body in (FORM, MULTIPART)
 
     def write_entry(self) -> dict[str, JsonValue]:
@@ -182,7 +182,7 @@ def _schema_in_place(parameter: Parameter) -> JsonValue:
 
 
 def _needs_a_name(body: JsonValue, definitions: dict[str, JsonValue]) -> bool:
-    """Whether a body cannot be the arguments of a tool, which are an object."""
+    """Returns whether a body cannot be the arguments of a tool, which are an object."""
     kinds = list_schema_types({**body, "$defs": definitions} if isinstance(body, dict) else body)
     return bool(kinds) and "object" not in kinds
 
@@ -246,7 +246,7 @@ def _resolve_reference(schema: JsonValue, definitions: dict[str, JsonValue]) -> 
 
 
 def _spreads(schema: dict[str, JsonValue], definitions: dict[str, JsonValue]) -> bool:
-    """Whether the members of a body may stand beside other arguments."""
+    """Returns whether the members of a body may stand beside other arguments."""
     if {"object"} != list_schema_types({**schema, "$defs": definitions}) and not (
         "properties" in schema and "type" not in schema
     ):

@@ -1,6 +1,6 @@
 """Parameter Objects of OpenAPI: an operation's arguments in the path, query, headers, cookies and form of a request.
 
-Each parameter has a JSON Schema of its own and the style of its text (OpenAPI 3.1.1 section 4.8.12.3; Swagger 2.0 calls
+Each parameter has its own JSON Schema and the style of its text (OpenAPI 3.1.1 section 4.8.12.3; Swagger 2.0 calls
 it `collectionFormat`). The names that a security scheme puts into the query are listed as well. Pure.
 """
 
@@ -27,7 +27,7 @@ STYLES: Final[Mapping[In, tuple[str, ...]]] = {
     "form": _QUERY_STYLES,
     "file": ("form",),
 }
-# The style of each place where none is written.
+# The style of each place if none is written.
 USUAL_STYLE: Final[Mapping[In, str]] = {
     "path": "simple", "query": "form", "header": "simple", "cookie": "form", "form": "form", "file": "form",
 }  # fmt: skip
@@ -55,8 +55,8 @@ NO_ARGUMENTS: Final = OF_THE_SENDER | {
 class Parameter:
     """One declared parameter. `argument` is its name among the arguments of its tool, '' for its own.
 
-    `kinds` are the JSON types that its schema allows, empty where it names none; `items` those of a list's items, and
-    `members` those of an object's properties. `empty`: an empty text stands for no value (`allowEmptyValue`).
+    `kinds` are the JSON types that its schema allows, empty if it names none; `items` those of a list's items, and
+    `members` those of an object's properties. `empty`: an empty text means no value (`allowEmptyValue`).
     """
 
     name: str
@@ -113,7 +113,7 @@ def _follow_reference(document: JsonValue, steps: Pointer) -> Pointer:
 def read_parameter(
     document: JsonValue, steps: Pointer, version: str = "3.1", translator: Translator | None = None
 ) -> Parameter:
-    """The Parameter Object at a place. Its schema is a document of its own, unless a `translator` collects the
+    """The Parameter Object at a place. Its schema is its own document, unless a `translator` collects the
     references of one operation's schemas. Raises OpenApiError."""
     value = find_at_pointer(document, steps)
     explode: JsonValue

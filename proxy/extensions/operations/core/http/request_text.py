@@ -1,7 +1,7 @@
 """The text of parameters and urlencoded forms, read into values and written from them (RFC 6570, OpenAPI). Pure.
 
 Parameters are read by style and schema. Text has no types, so `3` is the integer 3 where the schema takes an integer
-and the text "3" where it takes a text. A number is read only where every reader reads the same: `1e2`, which some
+and the text "3" where it takes a text. A number is read only if every reader reads the same: `1e2`, which some
 parsers read as 1, is not an integer here. A text may have several readings, the likeliest first; no reading means that
 it is not in its style.
 """
@@ -30,7 +30,7 @@ MOST_PAIRS: Final = 10_000
 
 
 def count_pairs(text: str) -> int:
-    """How many pairs a query or a form has at most, for any service: some begin one at `;`."""
+    """Returns how many pairs a query or a form has at most, for any service: some begin one at `;`."""
     return text.count("&") + text.count(";") + 1
 
 
@@ -119,7 +119,7 @@ def _scalar_beside(kinds: frozenset[str], text: str) -> list[JsonValue]:
 
 
 def is_of(parameter: Parameter, name: str) -> bool:
-    """Whether a name of a query or a form belongs to a parameter."""
+    """Returns whether a name of a query or a form belongs to a parameter."""
     if parameter.style == "deepObject":
         return name.startswith(f"{parameter.name}[") and name.endswith("]")
     if parameter.style == "form" and parameter.explode and "object" in parameter.kinds:
@@ -266,7 +266,7 @@ def write_header(parameter: Parameter, value: JsonValue) -> str | None:
 
 
 def write_pairs(parameter: Parameter, value: JsonValue) -> Pairs | None:
-    """The names and values of a query or a form, not escaped yet; None where the value cannot be written in the style.
+    """The names and values of a query or a form, not escaped yet; None if the value cannot be written in the style.
     Null, and a list or an object without members, is written as nothing."""
     name = parameter.name
     if parameter.style == "json":
