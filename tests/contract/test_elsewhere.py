@@ -183,7 +183,7 @@ async def test_a_light_call_is_judged_here_although_its_code_is_written_in_the_s
     context: Any = SimpleNamespace(policy=POLICIES["standard"], call=call(SENT[0]), services=services)
     judged: Any = judging.judge_call(context)
 
-    assert isinstance((await judged).decision, Forward)
+    assert isinstance((await judged()).decision, Forward)
     assert [False] == asked
 
 
