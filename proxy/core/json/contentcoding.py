@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final
 
-# --- server-sent events as bytes (WHATWG HTML -------------------------------------------------------------------------
+# --- server-sent events as bytes --------------------------------------------------------------------------------------
 # An empty line behind a line; the groups are atomic, so that CR LF is one line end.
 _END: Final = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LONGEST_END: Final = len(b"\r\n\r\n")

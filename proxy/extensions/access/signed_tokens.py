@@ -30,7 +30,7 @@ from proxy.extensions.access.core.settings import (
 )
 from proxy.interfaces import Clock
 
-# --- the public keys of one issuer (JWKS ------------------------------------------------------------------------------
+# --- the public keys of one issuer (JWKS) -----------------------------------------------------------------------------
 # The public keys of one issuer (JWKS, RFC 7517): fetched when first needed, again in the background, and for an
 # unknown key id, but at most every `PAUSE` seconds.
 #

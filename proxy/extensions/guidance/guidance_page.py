@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from proxy.server.handler import Snapshot
     from proxy.server.lifecycle import Serving
 
-# --- guidance on the port where agents call (`guidance ----------------------------------------------------------------
+# --- guidance for callers ---------------------------------------------------------------------------------------------
 # Guidance on the port where agents call (`guidance: {serve: PATH}`): prompt text or JSON, with the caller's own
 # state.
 #

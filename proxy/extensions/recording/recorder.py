@@ -170,7 +170,6 @@ def _read_lines(path: Path, route: str, tool: str) -> Iterator[RecordedLine]:
         return
 
 
-# --- records finished calls as the section `record` wants them (docs/recording.md) ------------------------------------
 # --- the section `record` of the config -------------------------------------------------------------------------------
 _SIZES: Final = ("longest", "max_size")
 _OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
@@ -218,7 +217,7 @@ def find_record(config: Config) -> RecordConfig | None:
     return found
 
 
-# --- records finished calls as the section `record` wants them (docs/recording.md) ------------------------------------
+# --- the recorder -----------------------------------------------------------------------------------------------------
 RECORDED: Final = MetricRow(
     "toolproxy_recorded_total",
     "counter",

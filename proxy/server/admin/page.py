@@ -125,7 +125,6 @@ def make_console_data(
     return ConsoleData(recent, ChangeLog(wall), wall, entry.values, counts)
 
 
-# --- the values that pages of the operator's port take and return -----------------------------------------------------
 # --- access to the operator's port ------------------------------------------------------------------------------------
 # A browser can use this port only from the console's own page. `Host` has to be an IP address, a loopback name or a
 # configured name, which stops DNS rebinding. `Origin` has to be absent or equal to the request's own origin.
@@ -214,7 +213,7 @@ def is_foreign_page(fields: Fields, *, may_navigate: bool) -> bool:
     )
 
 
-# --- the values that pages of the operator's port take and return -----------------------------------------------------
+# --- values that pages take and return --------------------------------------------------------------------------------
 _JSON: Final = "application/json"
 # The most open streams; further readers get a 503.
 READERS: Final = 8

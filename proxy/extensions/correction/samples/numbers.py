@@ -68,7 +68,7 @@ def make_handler(name: str) -> Callable[[bytes], SampleAnswer]:
     return answer
 
 
-# --- `currency` converts an amount between currencies by a bundled table of rates (rates.csv --------------------------
+# --- `currency`: converts an amount by a bundled table of rates -------------------------------------------------------
 FIELDS: Final = {"amount": Field("float64"), "from": Field("string"), "to": Field("string")}
 
 
