@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from proxy.core.model.codes import OVERLOADED, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE
 from proxy.core.model.values import Executed, Headers, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
+from proxy.extensions.mcp.upstream.stdio.reaper import Reaper
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import ReplyBroken
 from tests.extensions.mcp.server import modern
@@ -541,6 +543,12 @@ async def test_a_command_that_is_not_there_is_an_upstream_error_that_names_it() 
 
 
 @pytest.mark.large
+def test_the_reaping_process_needs_no_package() -> None:
+    reaper = [sys.executable, "-S", "-E", sys.modules[Reaper.__module__].__file__ or ""]
+    done = subprocess.run(reaper, input=b"", capture_output=True, check=False, timeout=300)
+    assert (0, b"") == (done.returncode, done.stderr)
+
+
 async def test_processes_of_a_killed_proxy_end_whatever_they_do() -> None:
     """SIGKILL runs no clean-up: the reaping process ends the groups that are left."""
     script = (

@@ -17,8 +17,9 @@ from typing import Final
 from proxy.core.model.codes import OVERLOADED, RESTARTING, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE, ErrorCode
 from proxy.core.model.values import Executed, UpstreamFault
 from proxy.extensions.mcp.upstream.stdio.channel import Channel
-from proxy.extensions.mcp.upstream.stdio.child import Child, Reaper, StdioSettings
+from proxy.extensions.mcp.upstream.stdio.child import Child, StdioSettings
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient
+from proxy.extensions.mcp.upstream.stdio.reaper import Reaper
 from proxy.extensions.mcp.upstream.stdio.resumable_stream import EventLog
 
 # Retry hint in seconds: when a child is likely to be free again.
