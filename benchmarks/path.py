@@ -6,7 +6,7 @@ from one to another.
 
 The proxy runs in this process, before a tool that answers at once. Some calls warm it, then one more is watched with
 `sys.setprofile`: each call of a Python function that is in `proxy/` is one step, and a step into another file than
-the one before is a hop. Each call comes from its own conversation. Generated code, libraries and the client are
+the one before is a hop. Resuming a coroutine is no call. Each call comes from its own conversation. Generated code, libraries and the client are
 not counted. The config asks for no extension (`console: off`). Figures are in CONTRIBUTING.md.
 """
 
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from inspect import CO_COROUTINE
 from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import Any, Final
@@ -70,10 +71,13 @@ async def walk(kind: str) -> Walk:
         for number in range(WARMING):
             await _call(reader, writer, kind, number)
         steps: list[str] = []
+        begun: list[FrameType] = []  # frames of coroutines, whose resumptions are no calls
 
         def watch(frame: FrameType, event: str, argument: Any) -> None:
             del argument
-            if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            if event == "call" and frame.f_code.co_filename.startswith(PACKAGE) and frame not in begun:
+                if frame.f_code.co_flags & CO_COROUTINE:
+                    begun.append(frame)
                 steps.append(frame.f_code.co_filename.removeprefix(PACKAGE))
 
         sys.setprofile(watch)
