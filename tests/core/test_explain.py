@@ -538,3 +538,18 @@ def test_says_where_a_missing_key_stands_too_deep(hint: str, value: JsonValue) -
     schema: JsonValue = {**obj(title=STR, place=obj(city=STR)), "required": ["title"]}
     (only,) = list_violations(compile_check(schema), value, ())
     assert hint == only.hint
+
+
+@pytest.mark.parametrize("kind_of", ["integer", "number"])
+@pytest.mark.parametrize("sent", ["20", "20.0", "0", "-3", "1e2", "0.5", "two", ""])
+@pytest.mark.parametrize(("low", "high"), [("1.0", "9.0"), ("1", "9.5"), ("1e0", "9E0"), ("1", "9")])
+@pytest.mark.parametrize("names", [("minimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum")])
+def test_names_the_bound_of_a_number_in_quotes_however_it_is_spelled(
+    kind_of: str, sent: str, low: str, high: str, names: tuple[str, str]
+) -> None:
+    schema = parse(f'{{"properties":{{"n":{{"type":"{kind_of}","{names[0]}":{low},"{names[1]}":{high}}}}}}}'.encode())
+    (found,) = said(schema, f'{{"n":"{sent}"}}')
+    is_out = sent in ("20", "20.0", "0", "-3", "1e2") or (kind_of == "number" and sent == "0.5")
+    if kind_of == "integer" and sent in ("20.0", "1e2"):
+        return  # whether such a text spells an integer is for `string_to_integer` to say
+    assert is_out == ("out of range" in found.hint)

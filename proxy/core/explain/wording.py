@@ -30,7 +30,7 @@ from proxy.core.explain.expectation import (
     write_literal,
 )
 from proxy.core.explain.undeclared import LOOKED_AT, make_unknown_violation
-from proxy.core.json.jsontext import dumps, name_json_type
+from proxy.core.json.jsontext import dumps, make_decimal, name_json_type
 from proxy.core.lint.contradictions import list_refused_keys
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity, ViolationCode
@@ -148,7 +148,9 @@ def _find_bound(value: str, node: Node) -> str:
     for part in node.always if read is not None else ():
         for keyword, is_broken in _BROKEN_BY.items():
             limit = part.get(keyword)
-            if read is not None and name_json_type(limit) in ("integer", "number") and is_broken(read[0], limit):
+            if read is None or name_json_type(limit) not in ("integer", "number"):
+                continue
+            if is_broken(make_decimal(read[0]), make_decimal(limit)):
                 return _BOUNDS[keyword][1].format(limit=write_bound(limit)).partition(": ")[2]
     return ""
 
