@@ -59,7 +59,7 @@ def register(subparsers: Any) -> None:
         action="store_true",
         help="check only the config: variables, secrets, modules of hooks and files outside its folder may be missing",
     )
-    parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="its format (default: text)")
+    parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="output format (default: text)")
     parser.add_argument("--digest", action="store_true", help="print only the config's hash, over its files")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     for plugin in find_plugins(ExtendsVerbs):

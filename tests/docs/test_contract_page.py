@@ -67,7 +67,7 @@ REFUSED = ToolResult(
     call("write_file"),
     FAILURE,
     Attempt(2, 3),
-    accepts=("{path: string, content?: string, encoding?: 'utf-8' | 'ascii' | 'utf-16'}",),
+    accepts=("{path: string (required), content?: string, encoding?: 'utf-8' | 'ascii' | 'utf-16'}",),
     example='{"path":"<string>","encoding":"<one of utf-8, ascii, utf-16>"}',
     example_complete=False,
 )

@@ -24,7 +24,7 @@ examples:
   toolcall-proxy pin config.yaml --check                      show the differences from the approved definitions
   toolcall-proxy pin config.yaml --route /mcp --only search   approve one tool of one route
 
-Writes `pins: {file}` of the config (tools.lock next to it). For each route with `protocol: mcp` it lists every tool of
+Writes the file that `pins.file` names (tools.lock). For each route with `protocol: mcp` it lists every tool of
 the server. For every other route it lists the HTTP operations (`request`, or of an OpenAPI document). Each entry has
 the definition and a digest. Review the file's changes and keep it with the config.
 `pins: {changed: warn | hide | refuse}` decides about a tool that is listed otherwise (docs/access.md).

@@ -70,7 +70,7 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     verb.add_argument("--cpu", default="", help="CPU that the proxy requests (50m)")
     verb.add_argument("--memory", default="", help="memory that the proxy requests and may take (96Mi and 256Mi)")
-    verb.add_argument("--log-level", default="", choices=("debug", "info", "warning", "error"), help="not the config's")
+    verb.add_argument("--log-level", default="", choices=("debug", "info", "warning", "error"), help="the log level")
     verb.add_argument("--events", action="store_true", help="report problems as Events of the pod (needs a Role)")
     verb.add_argument(
         "--only", metavar="KIND/NAME", action="append", default=[], help="only this workload, may be repeated"

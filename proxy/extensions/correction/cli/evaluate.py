@@ -83,7 +83,7 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
     verb = subparsers.add_parser(
         "evaluate",
         help="measure the benefit of repairs and corrections",
-        description="Sends a set of calls through the layers and prints the share that arrives right.",
+        description="Sends a set of calls through repairs and corrections, and prints the share of right calls.",
         epilog=EPILOG,
         formatter_class=HelpText,
     )
