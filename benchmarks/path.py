@@ -6,8 +6,9 @@ from one to another.
 
 The proxy runs in this process, before a tool that answers at once. Some calls warm it, then one more is watched with
 `sys.setprofile`: each call of a Python function that is in `proxy/` is one step, and a step into another file than
-the one before is a hop. Resuming a coroutine is no call. Each call comes from its own conversation. Generated code, libraries and the client are
-not counted. The config asks for no extension (`console: off`). Figures are in CONTRIBUTING.md.
+the one before is a hop. Resuming a coroutine is no call. Each call comes from its own conversation. Generated code,
+libraries and the client are not counted. The config asks for no extension (`console: off`). Figures are in
+CONTRIBUTING.md.
 """
 
 from __future__ import annotations
