@@ -183,6 +183,23 @@ async def test_withholds_a_large_result_that_cannot_be_cut_within_its_schema() -
     assert refusal({"result": found}) == (True, "ANSWER_TOO_LARGE")
 
 
+async def test_says_how_many_text_blocks_are_missing() -> None:
+    blocks = [{"type": "text", "text": json.dumps(row)} for row in ROWS]
+    found, _ = await ask(serves({"content": blocks}), CUT)
+    *shown, note = found["content"]
+    assert blocks[: len(shown)] == shown
+    assert f"the first {len(shown)} of {len(blocks)} blocks" in note["text"]
+
+
+async def test_says_that_blocks_are_missing_behind_a_text_that_is_cut() -> None:
+    blocks = [{"type": "text", "text": "word " * 5_000}, {"type": "text", "text": "second"}]
+    found, _ = await ask(serves({"content": blocks}), CUT)
+    cut, note = found["content"]
+    assert cut["text"].startswith("word word")
+    assert "characters" in cut["text"]
+    assert "the first 1 of 2 blocks" in note["text"]
+
+
 async def test_cuts_blocks_that_are_no_text() -> None:
     blocks = [{"type": "text", "text": "a picture:"}, {"type": "image", "data": "A" * 20_000, "mimeType": "image/png"}]
     found, _ = await ask(serves({"content": blocks}), CUT)

@@ -237,14 +237,16 @@ class _ResultCutter:
                 self.left -= size
                 continue
             text = block.get("text") if isinstance(block, dict) else None
-            if isinstance(text, str):
+            is_last = index + 1 == len(content)
+            if isinstance(text, str) and (is_last or not blocks):
                 read = self.open_text if is_open else read_text(text, AnswerRules())
-                room = self.left + NOTE_ROOM - _AROUND
+                room = self.left + (NOTE_ROOM if is_last else 0) - _AROUND
                 blocks.append(
                     _make_block(shorten_text(read if isinstance(read, ReadText) else ReadText(text), room, self.notes))
                 )
-                return blocks
-            self.missing.append(Missing((), "blocks", index, None if self.lost_end else len(content)))
+                if is_last:
+                    return blocks
+            self.missing.append(Missing((), "blocks", len(blocks), None if self.lost_end else len(content)))
             break
         return [*blocks, _make_block(self.notes.write(self.missing))]
 
