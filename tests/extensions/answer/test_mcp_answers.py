@@ -183,6 +183,19 @@ async def test_withholds_a_large_result_that_cannot_be_cut_within_its_schema() -
     assert refusal({"result": found}) == (True, "ANSWER_TOO_LARGE")
 
 
+async def test_masks_the_result_that_a_server_wraps() -> None:
+    people = [{"email": "a@b.test", "n": 1}, {"email": "c@d.test", "n": 2}]
+    value = {
+        "content": [{"type": "text", "text": json.dumps(people)}, {"type": "text", "text": json.dumps(people[0])}],
+        "structuredContent": {"result": people},
+    }
+    found, _ = await ask(serves(value), "answer: {mask: [/email, '/*/email']}")
+    assert "b.test" not in json.dumps(found)
+    assert [{"email": "***", "n": 1}, {"email": "***", "n": 2}] == found["structuredContent"]["result"]
+    found, _ = await ask(serves(value), "answer: {mask: [/result, '/*/email']}")
+    assert {"result": "***"} == found["structuredContent"]
+
+
 async def test_says_how_many_text_blocks_are_missing() -> None:
     blocks = [{"type": "text", "text": json.dumps(row)} for row in ROWS]
     found, _ = await ask(serves({"content": blocks}), CUT)

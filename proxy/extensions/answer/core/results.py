@@ -1,8 +1,9 @@
 """What becomes of an MCP message: the result of a tool is masked, cut or withheld, and stays a result.
 
-Pointers count from `structuredContent`, and from each text block that is a JSON object or list. The secret patterns
-count everywhere in the message. A cut result has a text block that says so. If the tool lists an `outputSchema`, a cut
-`structuredContent` still matches it; a result that cannot be cut so is withheld, because clients reject it.
+Pointers count from `structuredContent`, from the result that an SDK wraps in it, and from each text block that is a
+JSON object or list. The secret patterns count everywhere in the message. A cut result has a text block that says so. If
+the tool lists an `outputSchema`, a cut `structuredContent` still matches it. Clients reject any other result, so it is
+withheld.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from proxy.extensions.answer.core.unfinished import close_text
 # Puts a result into the message that answers the call.
 MakeMessage = Callable[[dict[str, JsonValue]], dict[str, JsonValue] | None]
 _STRUCTURED: Final = "structuredContent"
+# The only member of `structuredContent` if a tool's result is no object (the SDKs of MCP).
+_WRAPPER: Final = "result"
 _SECRETS: Final = AnswerRules(secrets=True)
 # What a result without its other members keeps.
 _SMALL: Final = ("isError", "resultType")
@@ -125,10 +128,11 @@ class _Masks:
     def find(self, message: JsonValue, result: Mapping[str, JsonValue]) -> _Masks | None:
         """Itself with the masks of a message; None if a text cannot be masked."""
         if self.rules.masks and _STRUCTURED in result:
-            at = ("result", _STRUCTURED)
-            opened = self.open_at[2:] if self.open_at is not None and self.open_at[:2] == at else None
-            found = find_masks(result[_STRUCTURED], self.rules, opened)
-            self.changes.update({(*at, *place): mask for place, mask in found.items()})
+            structured: JsonValue = result[_STRUCTURED]
+            self._mask_structured(structured, ("result", _STRUCTURED))
+            # SDKs wrap a result that is no object, and the text block beside it has no wrapper.
+            if isinstance(structured, dict) and structured.keys() == {_WRAPPER}:
+                self._mask_structured(structured[_WRAPPER], ("result", _STRUCTURED, _WRAPPER))
         content = result.get("content")
         for index, block in enumerate(content if isinstance(content, list) else ()):
             for place, text in _list_texts(block):
@@ -142,6 +146,12 @@ class _Masks:
                 if not _has_outer(place, self.changes):
                     self.changes.setdefault(place, mask)
         return self
+
+    def _mask_structured(self, value: JsonValue, at: Pointer) -> None:
+        opened = self.open_at[len(at) :] if self.open_at is not None and self.open_at[: len(at)] == at else None
+        for place, mask in find_masks(value, self.rules, opened).items():
+            if not _has_outer((*at, *place), self.changes):
+                self.changes[*at, *place] = mask
 
     def _mask_text(self, place: Pointer, text: str) -> bool:
         is_open = self.open_at == place
