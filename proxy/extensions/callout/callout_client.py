@@ -42,9 +42,7 @@ class CalloutFault(StrEnum):
     NOT_SHOWN = "not_shown"
 
 
-_MEANING: Final = (
-    "The decision of the service, or the reason why there is none ([callout.md](callout.md#when-a-service-fails))."
-)
+_MEANING: Final = "The decision of the service, or the reason why there is none."
 _ACTIONS: Final = ("allow", "replace", "refuse", "pass", "mask")
 _OWN: Final = {
     "callout": Label("The call-out, as the config names it."),
@@ -52,7 +50,7 @@ _OWN: Final = {
     "outcome": Label(_MEANING, (*_ACTIONS, *CalloutFault)),
 }
 COUNTED: Final = MetricRow(
-    "toolproxy_callouts_total", "counter", "Questions to call-out services ([callout.md](callout.md)).",
+    "toolproxy_callouts_total", "counter", "Questions to call-out services.",
     ("callout", "point", "outcome"), _OWN,
 )  # fmt: skip
 SECONDS: Final = MetricRow(
