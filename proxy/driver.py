@@ -99,9 +99,11 @@ class Driver(Generic[Result]):
 
     def drive(self, error: BaseException | None = None) -> None:
         """Runs the coroutine until it ends or has to wait; `error` is raised where it waits now."""
-        steps = self._steps
+        steps, waited = self._steps, self._waiting
         if steps is None:
             return
+        if error is not None and type(waited) is Signal:
+            waited.hear = None
         here = get_ident()
         is_nested = here in _driving
         _driving.add(here)
@@ -118,9 +120,16 @@ class Driver(Generic[Result]):
                 waiting.hear = self.drive
                 return
         finally:
+            error = None  # its traceback has this frame
             if not is_nested:
                 _driving.discard(here)
         self.on_advance()
+
+    def abandon(self) -> None:
+        """Ends the coroutine where it waits. Nobody asks for its result: an error, whose traceback leads back here,
+        is not kept."""
+        self.drive(asyncio.CancelledError())
+        self._error = None
 
     def on_advance(self) -> None:
         """Called when the coroutine has ended, or a task has to go on with it."""
@@ -128,11 +137,14 @@ class Driver(Generic[Result]):
     @types.coroutine
     def go_on(self) -> Generator[Any, Any, Result]:
         """The result of the coroutine, in a task. Raises what it raises."""
-        steps, waiting = self._steps, self._waiting
-        self._steps = None
+        steps, waiting, failed = self._steps, self._waiting, self._error
+        self._steps = self._error = None
         if steps is None:
-            if self._error is not None:
-                raise self._error
+            try:
+                if failed is not None:
+                    raise failed
+            finally:
+                failed = None  # its traceback has this frame
             return self.result  # type: ignore[return-value]  # it has ended
         while True:
             try:

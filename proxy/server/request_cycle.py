@@ -214,7 +214,7 @@ class RequestCycle(Driver[StreamResponse]):
     def cancel(self) -> None:
         """Ends a request that has no task and whose client has gone."""
         self._client = None
-        self.drive(asyncio.CancelledError())
+        self.abandon()
         self.finish()
 
     def stop(self) -> None:
@@ -434,7 +434,11 @@ class RequestCycle(Driver[StreamResponse]):
         elif isinstance(body := outcome.reply.body, bytes):
             response = answer_call(outcome, body, self.head.method, call_route.cors, record)
         else:
-            await IN_TASK
+            try:
+                await IN_TASK
+            except BaseException:  # the client has gone: nobody reads the stream
+                await close_body(outcome.reply)
+                raise
             response = await deliver(outcome, self.request, call_route.cors, record, self.handler.draining)
         record.stages["stream" if response.prepared else "answer"] = now() - started
         return response

@@ -8,9 +8,12 @@ show is compared, but for times. The clean calls are counted: no test passes bec
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
+import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -536,3 +539,58 @@ async def test_behind_tls(tmp_path: Path) -> None:
         await parties.say(call(b"{}", number=2))
 
     assert 1 == await compare(scenario, (tmp_path, client))
+
+
+# --- what is left of a call -------------------------------------------------------------------------------------------
+def _reset(client: socket.socket) -> None:
+    """Resets a connection."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+async def test_nothing_of_a_call_whose_client_has_gone_is_left_to_the_collector() -> None:
+    hold = asyncio.Event()
+    async with tool(make_script(hold)) as behind, proxied(ROUTES, behind.url, **UNSAMPLED) as proxy:
+        parties = Parties(proxy, behind, hold)
+        await warm(parties)
+        gc.collect()
+        gc.disable()
+        try:
+            with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+                client.setblocking(False)
+                await asyncio.get_running_loop().sock_sendall(client, note("hold", 1))
+                await parties.wait_arrived(2)
+                _reset(client)
+            await parties.wait_logged(2)
+            await until(lambda: not any(isinstance(each, RequestCycle) for each in gc.get_objects()), within=5)
+        finally:
+            gc.enable()
+            hold.set()
+
+
+async def test_a_stream_that_begins_as_its_client_goes_gives_its_connection_back() -> None:
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        async with proxied(ROUTES, f"http://127.0.0.1:{listening.getsockname()[1]}", **UNSAMPLED) as proxy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(call(number=1))
+            behind, _ = await loop.sock_accept(listening)
+            await loop.sock_recv(behind, 65536)
+            await loop.sock_sendall(behind, answer("200 OK", b"{}", JSON_TYPE))
+            await read_raw(reader)
+            writer.close()
+            gc.collect()
+            gc.disable()
+            try:
+                with behind, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+                    client.setblocking(False)
+                    await loop.sock_sendall(client, call(number=2))
+                    await loop.sock_recv(behind, 65536)
+                    _reset(client)  # the proxy hears of both in one turn of its loop
+                    behind.send(ANSWERS["events"].removesuffix(b"0\r\n\r\n"))
+                    async with asyncio.timeout(10):
+                        assert b"" == await loop.sock_recv(behind, 1)
+                    await until(lambda: "client_gone" == proxy.lines()[-1]["outcome"])
+            finally:
+                gc.enable()
