@@ -82,6 +82,18 @@ async def run_in_task(steps: Awaitable[Result]) -> Result:
     return await steps
 
 
+class Later(Generic[Result]):
+    """A coroutine that is made once it is awaited: one that never is leaves nothing to close."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> None:
+        self._make = make
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        return self._make().__await__()
+
+
 class Driver(Generic[Result]):
     """Drives one coroutine. `drive` begins it, and each `Signal` that it waits for resumes it. `go_on` ends it in a
     task. `on_advance` is called when it has ended, or waits for anything but a signal."""

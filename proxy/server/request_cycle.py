@@ -46,7 +46,7 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.driver import IN_TASK, Driver, run_in_task
+from proxy.driver import IN_TASK, Driver
 from proxy.interfaces import (
     AccessDenied,
     Admitted,
@@ -284,7 +284,7 @@ class RequestCycle(Driver[StreamResponse]):
         if route.asks_caller or route.auth is not None or fields.get("origin") is not None:
             access = snapshot.services.access[route.key] if route.asks_caller else None
             found = admit(route, fields, access, partial(read_names, head))
-            admitted = found if isinstance(found, Admitted | AccessDenied) else await run_in_task(found)
+            admitted = found if isinstance(found, Admitted | AccessDenied) else await found
         if (denied := self._put_on_route(admitted)) is not None:
             return denied
         try:

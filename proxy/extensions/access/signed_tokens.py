@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import jwt
@@ -20,6 +21,7 @@ from jwt.exceptions import PyJWTError
 from proxy.core.json.jsontext import parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
+from proxy.driver import Later
 from proxy.extensions.access.core.settings import (
     ALGORITHMS,
     IssuerSettings,
@@ -75,7 +77,7 @@ class IssuerKeys:
                 return found
         elif not self._may_ask():
             return self._make_unavailable()
-        return self._find_fetched(key_id, algorithm)
+        return Later(partial(self._find_fetched, key_id, algorithm))
 
     def refresh_if_old(self) -> None:
         """Fetches keys again, beside the calls, once they are older than `refresh`. Those older than `max_age` no
@@ -233,7 +235,7 @@ class SignedTokens:
         issuer, key_id, algorithm = found
         key = self._keys[issuer.name].find(key_id, algorithm)
         if isinstance(key, Awaitable):
-            return self._judge_later(token, digest, issuer, key)
+            return Later(partial(self._judge_later, token, digest, issuer, key))
         return self._judge_by(token, digest, issuer, key)
 
     async def _judge_later(

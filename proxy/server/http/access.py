@@ -21,6 +21,7 @@ from proxy.config.model import Auth, Cors
 from proxy.core.model import codes
 from proxy.core.model.fields import NoBearer, read_bearer
 from proxy.core.model.values import Fields, Headers
+from proxy.driver import run_in_task
 from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess
 from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
@@ -93,7 +94,7 @@ def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate
 
 
 async def _wait(found: Awaitable[Admitted | AccessDenied], fields: Headers) -> Admitted | AccessDenied:
-    return _add_cors(await found, fields)
+    return _add_cors(await run_in_task(found), fields)
 
 
 def _add_cors(found: Admitted | AccessDenied, fields: Headers) -> Admitted | AccessDenied:

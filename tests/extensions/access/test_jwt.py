@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gc
 import hashlib
 import hmac
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from proxy.extensions.access.signed_tokens import MAX_TOKEN
+from proxy.server.connection import Connection
+from proxy.server.service import BegunRequest
 from tests.extensions.access.issuer import AUDIENCE, NOW, ROUTE, Guarded, Issuer, describe_key, guarded, make_key
 from tests.serving.proxied import code
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
+from tests.steady import until
 
 REALM = 'Bearer realm="toolcall-proxy"'
 
@@ -359,3 +365,24 @@ async def test_a_rate_by_caller_counts_the_subject_of_a_signed_token() -> None:
             await there.call(there.issuer.sign(sub=sub, jti=jti)) for sub, jti in (("a", "1"), ("a", "2"), ("b", "3"))
         ]
         assert [200, 429, 200] == [each.status for each in seen]
+
+
+# --- clients that do not wait -----------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("error")
+async def test_a_client_that_goes_before_its_token_is_looked_at_leaves_nothing_unawaited() -> None:
+    async with guarded() as there:
+        listener = there.proxy.serving.ports[0].listener
+        begin = listener.service.begin
+        assert begin is not None
+
+        def begin_and_lose(message: Any, content: Any, client: Connection) -> BegunRequest | None:
+            assert client.link is not None
+            client.link.abort()  # as if the loop had heard of the end in the same turn
+            return begin(message, content, client)
+
+        listener.service = replace(listener.service, begin=begin_and_lose)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await there.call(there.issuer.sign())
+        await until(there.proxy.lines)
+        gc.collect()
+        assert ("client_gone", 0) == (there.proxy.lines()[-1]["outcome"], there.proxy.serving.handler.inflight)
