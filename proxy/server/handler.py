@@ -205,6 +205,10 @@ class Handler:
         self.tell(record)
 
     def tell(self, record: CallRecord) -> None:
-        """Tells the observers of a request that is over."""
+        """Tells the observers of a request that is over. Reports what one of them raises: a request may end while the
+        connection to a tool is read."""
         for observer in self.observers:
-            observer.finished(record)
+            try:
+                observer.finished(record)
+            except Exception as error:  # noqa: BLE001 - the border: it may be code of a plugin
+                self.report_error(record.request_id, error)

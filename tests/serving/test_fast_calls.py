@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from proxy.interfaces import CallRecord
 from proxy.server.connection import Connection
 from proxy.server.request_cycle import RequestCycle
 from proxy.server.service import BegunRequest
@@ -594,3 +595,21 @@ async def test_a_stream_that_begins_as_its_client_goes_gives_its_connection_back
                     await until(lambda: "client_gone" == proxy.lines()[-1]["outcome"])
             finally:
                 gc.enable()
+
+
+class _Broken:
+    def finished(self, record: CallRecord) -> None:
+        raise LookupError(record.request_id)
+
+
+async def test_an_observer_that_fails_ends_no_connection_to_the_tool_and_leaves_others_their_record() -> None:
+    hold = asyncio.Event()
+    async with tool(make_script(hold)) as behind, proxied(ROUTES, behind.url, **UNSAMPLED) as proxy:
+        parties = Parties(proxy, behind, hold)
+        await warm(parties)
+        proxy.serving.handler.observers = (_Broken(), *proxy.serving.handler.observers)
+        for number in (1, 2):
+            await parties.say(call(number=number))
+        await parties.wait_logged(3)
+        assert (1, 2) == (behind.connections, proxy.serving.handler.counted_fast)
+        assert "LookupError" in proxy.log.getvalue()
