@@ -169,13 +169,15 @@ docs: $(VENV)/test.stamp
 	$(BIN)/python -m tests.docs.repair
 	$(BIN)/python -m tests.docs.chart_values
 
+# In an environment of its own: structlog would load packages that come with it.
 $(VENV)/docs.stamp: $(VENV)/test.stamp requirements-docs.lock
 	@echo 'Installing what builds the site (once) ...' >&2
-	@$(PIP) install -r requirements-docs.lock
+	@$(BIN)/python -m venv $(VENV)/site
+	@$(VENV)/site/bin/python -m pip --disable-pip-version-check --quiet install -r requirements-docs.lock
 	@touch $@
 
 site: $(VENV)/docs.stamp
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build
 	@echo build/site/index.html
 
 pictures: $(VENV)/test.stamp

@@ -6,10 +6,10 @@ is ever written, so every installation uses its own machine's package index.
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -45,7 +45,7 @@ def write(path: Path, packages: dict[str, str], note: str) -> None:
 
 
 def main() -> None:
-    """Writes the lock files; that of the site only if its packages are installed (`make site`)."""
+    """Writes the lock files; that of the site only if its environment is there (`make site`)."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     runtime = list(project["project"]["dependencies"])
     for extra in project["project"]["optional-dependencies"].values():
@@ -55,7 +55,8 @@ def main() -> None:
     groups = project["dependency-groups"]
     write(ROOT / "requirements-dev.lock", closure([*runtime, *build, *groups["dev"]]), "To test")
     write(ROOT / "requirements-release.lock", closure(groups["release"]), "To check a release")
-    if find_spec("mkdocs") is not None:
+    if site := [str(path) for path in (ROOT / ".venv" / "site").glob("lib/python*/site-packages")]:
+        sys.path[:0] = site
         write(ROOT / "requirements-docs.lock", closure(groups["docs"]), "To build the site")
 
 

@@ -407,7 +407,7 @@ def notes(name: str, **values: object) -> str:
 def test_the_notes_say_where_it_is_and_warn_of_what_is_likely_wrong() -> None:
     plain = notes("tool")
     assert "takes calls at http://tools-toolcall-proxy.default:80" in plain
-    assert "its tool is kept for 20 s, and has 300 s in all" in plain
+    assert "its tool is kept alive for 20 s, and has 300 s in all" in plain
     assert "WARNING" not in plain
 
     many = notes("tool", replicaCount=3, config__upstreams={"tool": {"url": "http://10.0.0.1:80"}})

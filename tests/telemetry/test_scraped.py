@@ -37,6 +37,7 @@ ROUTES = f"""
   - {{path: /corrected, upstream: tools, tool: corrected, schema: {SCHEMA}, correct: {{validation_feedback: on}}}}
   - {{path: /mcp, protocol: mcp, upstream: mcp}}
   - {{path: /v1, upstream: llm, model: {{retries: 1}}}}
+  - {{path: /asked, upstream: tools, tool: asked, schema: {SCHEMA}}}
   - {{path: /dead, upstream: dead, tool: dead, schema: {SCHEMA}, resend: {{max: 1, backoff: 1ms}}}}
 """
 # Bodies by path, all of one conversation. A rate needs them twice: before the first scrape and after.
@@ -51,6 +52,7 @@ CALLS = [
     *[("/final", b'{"lat": %s}' % number) for number in (b"[]", b"1")],
     *[("/corrected", b'{"lat": %s}' % wrong) for wrong in (b"[]", b"{}")],
     *[("/dead", b'{"lat": 1}')] * 2,
+    ("/asked", b'{"lat": 1}'),
 ]
 
 
@@ -93,11 +95,12 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
         tool(corrects) as model,
         tool(listing) as mcp,
         tool(replies(whole(chat_answer("{}")))) as llm,
+        tool(replies(answer("200 OK", b'{"action": "allow"}', JSON_TYPE))) as policy,
     ):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
         upstreams = (
             f'{{tools: {{url: "{server.url}"}}, model: {{url: "{model.url}"}}, '
-            f'llm: {{url: "{llm.url}"}}, '
+            f'llm: {{url: "{llm.url}"}}, policy: {{url: "{policy.url}"}}, '
             f'mcp: {{url: "{mcp.url}"}}, '
             "dead: {url: 'http://127.0.0.1:9', breaker: {failures: 2}}}"
         )
@@ -108,6 +111,7 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
             "pins": f"{{file: {tmp_path / 'tools.lock'}, changed: warn}}",
             "access": f"{{audit: {tmp_path / 'audit.jsonl'}}}",
             "record": f"{{file: {tmp_path / 'calls.jsonl'}, sample: {{refused: 1}}}}",
+            "callout": "[{name: policy, upstream: policy, routes: [/asked]}]",
             "hooks": "[{use: 'tests.hooks.samples:FailsAt', settings: {point: after_outcome}, on_failure: ignore}]",
         }
         (tmp_path / "tools.lock").write_text(write_lock({}), encoding="utf-8")
