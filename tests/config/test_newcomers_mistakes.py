@@ -84,7 +84,6 @@ MISTAKES: dict[str, tuple[str, str, str | None]] = {
     "log": ("routes:", "log: debug\nroutes:", "did you mean `telemetry: {log: {level: debug}}`?"),
     "cors": ("routes:", "cors: '*'\nroutes:", 'did you mean `defaults: {cors: "*"}`?'),
     "parameter": ("/tools/weather", "/tools/{lat}", "{lat} of the path is no argument without `request`"),
-    "text_calls": (WEATHER, WEATHER + "\n    text_calls: leaked", "did you mean `model: {text_calls: leaked}`?"),
     "depth": ("routes:", "tool: weather\nroutes:", "a tool belongs to a route: `routes: [{path: /x, tool: x}]`"),
     "bom": ("version", "\ufeffversion", None),
     "crlf": ("\n", "\r\n", None),

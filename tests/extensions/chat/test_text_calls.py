@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.config.load import load
+from proxy.config.mistakes import ConfigError
 from proxy.extensions.chat.core.text_watch import MARKUPS, SIGNS
 from tests.extensions.chat.answers import chat_request, chat_text, messages_request, responses_request, whole
 from tests.extensions.chat.leaks import QUOTED, REPORTS
@@ -238,3 +241,14 @@ def list_leaks(proxy: Proxied) -> list[dict[str, Any]]:
     """The log lines about calls that stay in a text."""
     lines = [*map(json.loads, proxy.log.getvalue().splitlines())]
     return [line for line in lines if line["message"] == "tool call left in text"]
+
+
+def test_names_the_place_of_text_calls_if_it_is_on_a_route(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "version: 1\nupstreams: {tools: {url: 'http://127.0.0.1:9'}}\n"
+        "routes: [{path: /w, upstream: tools, tool: w, schema: {type: object}, text_calls: leaked}]\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path / "c.yaml", {})
+    assert "did you mean `model: {text_calls: leaked}`?" in error.value.mistakes[0].text
