@@ -1,5 +1,5 @@
 # make run          the sample tools and the proxy in front of them, with calls to paste
-# make test         format, lint, types, floors, docs and tests, without the large sets: under 3 minutes
+# make test         format, lint, types, floors, docs and tests, without the large sets: about 4 minutes
 # make test-all     the same with the large sets (generated cases, attacks, real parties): what .ci/run runs
 #
 # make fmt          formats the code, and mends what the linter can

@@ -17,7 +17,7 @@ def _end_process(number: int, _frame: object) -> None:
 
 
 # The imports below take a second. In the meantime a container's first process would ignore SIGTERM, which has no
-# default for it, and refuse kubelet's first probes, each of which is a Warning event; held, they wait for their answer.
+# default for it, and refuse kubelet's first probes. Each refused probe is a Warning event. A held probe waits.
 # `serve` and `demo` put their own handlers in place of this one.
 HELD: socket.socket | None = None
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from proxy.core.model.values import (
 
 
 def find_nameless(pointer: Pointer, value: JsonValue) -> tuple[Violation, ...]:
-    """Returns what is wrong with `value` at the place of a tool's name; nothing if it is a name."""
+    """Returns the error of a `value` that is no tool name; nothing if it is one."""
     if isinstance(value, str) and value:
         return ()
     # Not a JSON Pointer, which would be shortened like a file path.
@@ -104,7 +104,7 @@ class Adapter(Protocol):
         request: RawRequest | None = None,  # noqa: ARG002 - for protocols that have errors of their own
         detail: Detail = "compact",
     ) -> HttpReply:
-        """A failure as this protocol's clients read it: in the route's envelope, if it has no errors of its own
+        """Returns a failure in the form that clients of this protocol read: its own errors, or the route's envelope
         (`envelope` is a format name or 'auto', docs/contract.md). `accept` is the request's Accept header, `request`
         the request as far as it was read; `detail` says how much the part for machines holds."""
         return render_failure(result, envelope, error_status, accept, detail)

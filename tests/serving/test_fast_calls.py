@@ -564,6 +564,7 @@ async def test_nothing_of_a_call_whose_client_has_gone_is_left_to_the_collector(
                 _reset(client)
             await parties.wait_logged(2)
             await until(lambda: not any(isinstance(each, RequestCycle) for each in gc.get_objects()), within=5)
+            assert [] == [each for each in gc.get_objects() if isinstance(each, RequestCycle)]
         finally:
             gc.enable()
             hold.set()
