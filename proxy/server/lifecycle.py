@@ -114,7 +114,7 @@ class Serving:
     ) -> None:
         self.log, self.notices = log, Notices(log, base.clock.now)
         self.metrics = Metrics(list_served(compiled), compiled.loaded.digest)
-        self.console = make_console_data(admin, lambda: self.metrics.requests.series, base.clock.wall)
+        self.console = make_console_data(admin, lambda: self.metrics.settle().requests.series, base.clock.wall)
         self.readers, self.comparing = Readers(), asyncio.Lock()
         self._added = ExtensionObservers(base.clock, base.pacing, self.metrics, log)
         self._lag = LoopLag(self.metrics.lag.observe)
@@ -125,7 +125,7 @@ class Serving:
         self.unpinned = UnpinnedWatch(self._tool_unpinned)
         self.listed = ListedRoutes(base.clock, make_id, Reports(log, self.metrics, self.unpinned))
         self.nulls = NullWatch(partial(warn_of_null, log))
-        self._addresses = AddressWatch(lambda: self.metrics.sources, partial(warn_of_addresses, log))
+        self._addresses = AddressWatch(lambda: self.metrics.settle().sources, partial(warn_of_addresses, log))
         self.handler = Handler(
             self._make_snapshot(compiled, self.pools.of(config)[0]),
             (),
@@ -228,9 +228,9 @@ class Serving:
         before, seen = -1.0, 0.0
         while self.handler.inflight or seen != before:
             await self.handler.idle()
-            before = sum(self.metrics.requests.series.values(), 0.0)
+            before = sum(self.metrics.settle().requests.series.values(), 0.0)
             await asyncio.sleep(_QUIET)
-            seen = sum(self.metrics.requests.series.values(), 0.0)
+            seen = sum(self.metrics.settle().requests.series.values(), 0.0)
 
     async def stop(self, grace: float = GRACE) -> None:
         """Stops accepting, waits up to `grace` seconds for calls under way, and closes everything."""

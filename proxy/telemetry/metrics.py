@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from proxy import __version__
 from proxy.core.model.codes import (
@@ -50,14 +51,26 @@ _RESULTS: Final = {
 # Calls that passed the check and were refused for how many there are.
 _PASSED: Final = frozenset(code.name for code in (CALL_CAP_EXCEEDED, CALL_RATE_EXCEEDED, TOO_MANY_CALLS_AT_ONCE))
 
-_STAGES: Final = tuple((stage, (stage,)) for stage in OWN_STAGES)
-
 # The most (route, tool) pairs with their own series among tools that upstreams list.
 _MOST_LEARNED: Final = 5_000
 # The longest tool name that the MCP specification allows ("Tool Names").
 _LONGEST_LEARNED: Final = 128
 
 Labels = tuple[str, ...]
+Series = MutableMapping[Any, Any]
+# The lengths of a request's stages, of its wait for the upstream, and of all of it, in seconds.
+Times = tuple[Mapping[str, float], float, float]
+
+# The kinds of requests that are remembered, and the requests that wait to be counted.
+_MOST_KINDS: Final = 256
+_MOST_WAITING: Final = 256
+# All that the series of a request depend on, if it has no code, violations, repairs, resends and hook failures.
+KIND_FIELDS: Final = (
+    "route", "tool", "outcome", "mode", "schema_id", "method", "status", "would_refuse", "attempt", "repeated",
+    "escalated", "corrected_after", "conversation_rung", "container_event", "answer", "upstream", "upstream_status",
+    "upstream_error", "resend_denied",
+)  # fmt: skip
+_read_labels: Final = attrgetter(*KIND_FIELDS)
 
 
 class Served(NamedTuple):
@@ -89,22 +102,32 @@ class Histogram:
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         """Counts a value in the series of these label values, in the order of the metric table."""
-        series = self.series.get(labels) or self.begin(labels)
-        series[bisect_left(self._bounds, value)] += 1
-        series[-1] += value
+        self.observe_all((value,), labels)
 
-    def observe_each(self, values: Mapping[str, float], shown: Iterable[tuple[str, Labels]]) -> None:
-        """Counts the values that are there, each by its name in the series of its label values."""
-        for name, labels in shown:
-            if (value := values.get(name)) is not None:
-                series = self.series.get(labels) or self.begin(labels)
-                series[bisect_left(self._bounds, value)] += 1
-                series[-1] += value
+    def observe_all(self, values: Sequence[float], labels: Labels) -> None:
+        """Counts values in one series."""
+        series, bounds = self.series.get(labels) or self.begin(labels), self._bounds
+        for value in values:
+            series[bisect_left(bounds, value)] += 1
+        series[-1] += sum(values)
 
     def begin(self, labels: Labels = ()) -> list[float]:
         """Starts a series, which scrapes show from then on."""
         series = self.series[labels] = [0.0] * (len(self._bounds) + 2)
         return series
+
+
+class _Kind:
+    """Requests that count in the same series: in each of `counts` by one, and their times in those of `client` (None
+    if nothing was sent) and `server`. `waiting` are the times of those that are not counted yet."""
+
+    __slots__ = ("client", "counts", "server", "waiting")
+
+    def __init__(self, counts: Sequence[tuple[Series, Any]], client: Labels | None, server: Labels) -> None:
+        self.counts = counts
+        self.client = client
+        self.server = server
+        self.waiting: list[Times] = []
 
 
 class Gauge:
@@ -146,7 +169,9 @@ class Metrics:
         self._set_tools(tools, digest)
 
     def _make_calls(self) -> None:
-        self.sources: defaultdict[Rung, int] = defaultdict(int)  # calls by how their conversations are known
+        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._waiting = 0
+        self.sources: defaultdict[Rung, int] = defaultdict(int)
         self.requests = self.add_counter(METRICS["toolproxy_requests_total"])
         self._validations = self.add_counter(METRICS["toolproxy_validations_total"])
         self._violations = self.add_counter(METRICS["toolproxy_violations_total"])
@@ -193,6 +218,7 @@ class Metrics:
     # --- what the proxy reports ---------------------------------------------------------------------------------------
     def _set_tools(self, tools: Iterable[Served], digest: str, files_digest: str = "") -> None:
         served = tuple(tools)
+        self._forget_kinds()
         self._known = frozenset((tool.route, tool.tool) for tool in served)
         self._tools.read = lambda: {tuple(tool): 1.0 for tool in served}
         self._config.set(1, digest, files_digest)
@@ -205,6 +231,7 @@ class Metrics:
         """Gives their own series to tools that a route has learned, up to _MOST_LEARNED in all. A name that is too
         long or not printable stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
+        self._forget_kinds()
         fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
         self._known |= frozenset(islice(fit, room))
 
@@ -236,6 +263,7 @@ class Metrics:
     # --- scrapes ------------------------------------------------------------------------------------------------------
     def list_shown(self) -> list[Counter | Histogram | Gauge]:
         """Every metric, as a scrape shows it."""
+        self.settle()
         self._dropped.series.update(((reason,), float(lines)) for reason, lines in self._lines_dropped().items())
         return self._shown
 
@@ -247,59 +275,104 @@ class Metrics:
             self._faults.series[upstream, error] += 1
 
     def finished(self, record: CallRecord) -> None:
-        """Counts one finished request."""
+        """Counts one finished request. Usual ones are counted together, before anybody reads a count."""
+        times = (record.stages, record.upstream_seconds, record.ended - record.started)
+        if record.code or record.violations or record.repairs or record.resends or record.hook_failures:
+            self._add(self._describe(record), (times,))
+            return
+        key = (record.call_id != "", *_read_labels(record))
+        kind = self._kinds.get(key)
+        if kind is None:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._forget_kinds()
+            kind = self._kinds[key] = self._describe(record)
+        kind.waiting.append(times)
+        self._waiting += 1
+        if self._waiting >= _MOST_WAITING:
+            self.settle()
+
+    def settle(self) -> Metrics:
+        """Counts the requests that wait. Whoever reads a series of requests calls this first."""
+        if self._waiting:
+            self._waiting = 0
+            for kind in self._kinds.values():
+                waiting, kind.waiting = kind.waiting, []
+                self._add(kind, waiting)
+        return self
+
+    def _forget_kinds(self) -> None:
+        self.settle()
+        self._kinds.clear()
+
+    def _add(self, kind: _Kind, times: Sequence[Times]) -> None:
+        """Counts requests of one kind."""
+        if not times:
+            return
+        for series, labels in kind.counts:
+            series[labels] += len(times)
+        stages, upstream_seconds, seconds = zip(*times, strict=True)
+        for stage in OWN_STAGES:
+            if values := [lengths[stage] for lengths in stages if stage in lengths]:
+                self._overhead.observe_all(values, (stage,))
+        if kind.client is not None:
+            self._client.observe_all(upstream_seconds, kind.client)
+        self._server.observe_all(seconds, kind.server)
+
+    def _describe(self, record: CallRecord) -> _Kind:
+        """Finds the series in which a request counts."""
         route = record.route or OTHER
         tool = record.tool if (record.route, record.tool) in self._known else OTHER
-        self.requests.series[route, tool, record.outcome] += 1
+        counts: list[tuple[Series, Any]] = [(self.requests.series, (route, tool, record.outcome))]
         if record.call_id:
-            self._count_call(record, route, tool)
+            counts += self._describe_call(record, route, tool)
         if record.code and record.outcome in WRONG:  # a report-only route delivers the call and still has a code
-            self._errors.series[route, tool, record.code if record.code in ERROR_CODES else OTHER] += 1
-        for failed in record.hook_failures:
-            self._hooks.series[failed.hook, failed.point, failed.reason] += 1
+            code = record.code if record.code in ERROR_CODES else OTHER
+            counts.append((self._errors.series, (route, tool, code)))
+        counts += [(self._hooks.series, (each.hook, each.point, each.reason)) for each in record.hook_failures]
+        client = None
         if upstream := record.upstream:
-            answered = str(record.upstream_status) if record.upstream_status else ""
-            self.count_sent(upstream, record.upstream_status, record.upstream_error)
-            for reason in record.resends:
-                self.resent.series[upstream, reason] += 1
+            status = str(record.upstream_status) if record.upstream_status else ""
+            client = (route, upstream, status, record.upstream_error)
+            counts.append((self.sent.series, (upstream, f"{status[0]}xx" if status else OTHER)))
+            if record.upstream_error:
+                counts.append((self._faults.series, (upstream, record.upstream_error)))
+            counts += [(self.resent.series, (upstream, reason)) for reason in record.resends]
             if record.resend_denied is not None:
-                self._denied.series[upstream, record.resend_denied] += 1
-            self._client.observe(record.upstream_seconds, (route, upstream, answered, record.upstream_error))
-        self._overhead.observe_each(record.stages, _STAGES)
+                counts.append((self._denied.series, (upstream, record.resend_denied)))
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
         error = record.upstream_error or (status if record.status >= 500 else "")
-        self._server.observe(record.ended - record.started, (method, route, status, error))
+        return _Kind(counts, client, (method, route, status, error))
 
-    def _count_call(self, record: CallRecord, route: str, tool: str) -> None:
-        self._validations.series[route, tool, find_validation_result(record), record.mode] += 1
+    def _describe_call(self, record: CallRecord, route: str, tool: str) -> Iterator[tuple[Series, Any]]:
+        yield self._validations.series, (route, tool, find_validation_result(record), record.mode)
         if record.conversation_rung is not None:
-            self.sources[record.conversation_rung] += 1
+            yield self.sources, record.conversation_rung
         for violation in record.violations:
             if violation.severity is Severity.ERROR:
-                self._violations.series[route, tool, violation.code.name] += 1
+                yield self._violations.series, (route, tool, violation.code.name)
             else:
-                self._warnings.series[route, tool, violation.code.name, violation.severity.value] += 1
+                yield self._warnings.series, (route, tool, violation.code.name, violation.severity.value)
         for repair in record.repairs:
-            self._repairs.series[route, tool, repair.rule] += 1
+            yield self._repairs.series, (route, tool, repair.rule)
         if record.repairs and any(repair.rule in COERCIONS for repair in record.repairs):
-            self._coerced.series[route, tool] += 1
+            yield self._coerced.series, (route, tool)
         if record.attempt and "decide" in record.stages:  # a call answered without a decision is not an attempt
-            self._attempts.series[route, tool] += 1
+            yield self._attempts.series, (route, tool)
             if record.attempt == 1:
-                self._episodes.series[route, tool] += 1
+                yield self._episodes.series, (route, tool)
         if record.repeated:
-            self._repeats.series[route, tool] += 1
+            yield self._repeats.series, (route, tool)
         if record.escalated:
-            self._escalations.series[route, tool] += 1
+            yield self._escalations.series, (route, tool)
         if record.corrected_after:
-            self._corrected.series[route, tool, str(min(record.corrected_after, MOST_CORRECTED))] += 1
+            yield self._corrected.series, (route, tool, str(min(record.corrected_after, MOST_CORRECTED)))
         if record.code == CALL_CAP_EXCEEDED.name:
-            self._caps.series[route, tool] += 1
+            yield self._caps.series, (route, tool)
         if record.answer:
-            self._answers.series[route, tool, record.answer] += 1
+            yield self._answers.series, (route, tool, record.answer)
         if record.container_event:
-            self._containers.series[route, tool, record.container_event] += 1
+            yield self._containers.series, (route, tool, record.container_event)
 
 
 def find_validation_result(record: CallRecord) -> str:

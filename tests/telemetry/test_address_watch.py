@@ -17,7 +17,9 @@ class Watched:
         self.said: list[tuple[int, int]] = []
         self.metrics = Metrics((), "")
         self.watch = AddressWatch(
-            lambda: self.metrics.sources, lambda calls, by_address: self.said.append((calls, by_address)), window
+            lambda: self.metrics.settle().sources,
+            lambda calls, by_address: self.said.append((calls, by_address)),
+            window,
         )
 
     def calls(self, by_address: int, named: int) -> None:

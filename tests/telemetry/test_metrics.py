@@ -1,12 +1,18 @@
-"""What is counted for each call, and how a scrape shows it."""
+"""The counts of each call, and the page that shows them."""
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.core.model.codes import ERROR_CODES
+from proxy.core.model.values import Rung
 from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import MetricRow
-from proxy.telemetry.metrics import Counter, Histogram, Metrics, Served
+from proxy.telemetry.metrics import KIND_FIELDS, Counter, Histogram, Metrics, Served
 from proxy.telemetry.metrics_page import show, write_page
 
 
@@ -74,3 +80,49 @@ def test_a_scrape_shows_counters_and_histograms_as_prometheus_wants_them() -> No
     assert [3.0, 400.01] == [
         sample.value for sample in durations.samples if sample.name.endswith(("_count", "_sum"))
     ]  # fmt: skip
+
+
+class WatchedRecord(CallRecord):
+    """A record that notes which of its fields are read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        CallRecord.__getattribute__(self, "read").add(name)
+        return CallRecord.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("outcome", ["delivered", "refused", "tool_error", "upstream_error", "passthrough"])
+def test_counts_together_only_requests_whose_labels_agree(outcome: str) -> None:
+    record = WatchedRecord.__new__(WatchedRecord)
+    record.read: set[str] = set()  # type: ignore[attr-defined, misc]
+    record.__init__(  # type: ignore[misc]
+        "id", "/weather", "POST", "weather", "call", outcome=outcome, status=200, upstream="tools", upstream_status=200,
+        conversation_rung=Rung.HEADER, container_event="opened", answer="valid", corrected_after=1, attempt=1,
+    )  # fmt: skip
+    Metrics([Served("/weather", "weather")], "digest").finished(record)
+
+    own = {each.name for each in fields(record)}
+    alone = {"code", "violations", "repairs", "resends", "hook_failures"}  # such a request is counted by itself
+    times = {"stages", "upstream_seconds", "ended", "started"}
+    assert record.read & own - alone - times - {"call_id"} <= set(KIND_FIELDS)
+
+
+def test_settles_counts_before_a_read() -> None:
+    metrics = Metrics([Served("/weather", "weather")], "digest")
+    code = next(iter(ERROR_CODES))
+    times = CallRecord("r", "/weather", tool="weather", stages={"total": 0.5}, upstream_seconds=0.25, ended=1.0)
+    for number in range(600):
+        sent = replace(times, outcome="delivered", upstream="tools")
+        record = sent if number % 3 else replace(times, outcome="refused", code=code)
+        metrics.finished(record)
+        if number % 100 == 50:
+            assert number + 1 == sum(metrics.settle().requests.series.values())
+
+    assert {
+        ("/weather", "weather", "delivered"): 400,
+        ("/weather", "weather", "refused"): 200,
+    } == metrics.settle().requests.series
+    page = write_page(metrics)[1].decode()
+    assert 'http_client_request_duration_seconds_sum{error_type="",' in page
+    client = next(line for line in page.splitlines() if line.startswith("http_client_request_duration_seconds_sum"))
+    assert 100.0 == float(client.split()[-1])
+    assert 'toolproxy_overhead_seconds_count{stage="total"} 600.0' in page

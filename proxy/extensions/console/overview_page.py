@@ -268,7 +268,7 @@ def show_upstreams(
 ) -> Page:
     """Shows every upstream of the config. `connections` are those of its pool: open, idle, and the most. Requests and
     resends count since the start of the process; faults and times cover the last 15 minutes."""
-    times, sent, resent = _read_upstream_times(data), metrics.sent.series, metrics.resent.series
+    times, metrics = _read_upstream_times(data), metrics.settle()
     shown, counted, breaker_changes = [], find_counts(data), data.changes.list_latest("breaker")
     for name in upstreams:
         changes = [each for each in breaker_changes if each["upstream"] == name]
@@ -278,9 +278,9 @@ def show_upstreams(
             "breaker": breakers.get(name, "none"),
             "connections": dict(zip(("open", "idle", "most"), connections.get(name, ()), strict=False)),
             "breaker_since": changes[0]["timestamp"] if changes else None,
-            "requests": {labels[1]: int(number) for labels, number in sent.items() if labels[0] == name},
+            "requests": {labels[1]: int(number) for labels, number in metrics.sent.series.items() if labels[0] == name},
             "faults": {} if counted is None else dict(counted.count_faults(name, data.wall() - _WINDOW)),
-            "resent": sum(int(number) for labels, number in resent.items() if labels[0] == name),
+            "resent": sum(int(number) for labels, number in metrics.resent.series.items() if labels[0] == name),
             "p50_ms": _percentile(times[name], _MEDIAN),
             "p95_ms": _percentile(times[name]),
             "changes": changes[:MOST_CHANGES],

@@ -142,7 +142,7 @@ def list_current_tools(serving: Serving) -> dict[tuple[str, str], ToolPolicy]:
     """Returns the tools of all routes by route and name. Tools that an upstream lists are included once called."""
     snapshot = serving.handler.snapshot
     found = {(route.name, name): policy for route in snapshot.table.routes for name, policy in route.tools.items()}
-    counted = serving.metrics.requests.series
+    counted = serving.metrics.settle().requests.series
     for route in snapshot.table.routes:
         if route.learn is not None:
             tools = snapshot.bindings[route.name].catalogues.get_latest(route.learn)
