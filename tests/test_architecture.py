@@ -96,6 +96,7 @@ LIBRARIES: Final = {
     "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/upstream/outgoing_client.py"),
     "yarl": ("proxy/upstream/outgoing_client.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
+    "msgspec": ("proxy/core/model/value_class.py",),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),
     "jsonschema": ("proxy/core/check/metaschema.py", "proxy/extensions/second_judge/core/reference.py"),
     "jsonschema_specifications": ("proxy/extensions/second_judge/core/reference.py",),
@@ -128,7 +129,7 @@ MAX_FILE: Final = 400
 MAX_MEDIAN: Final = 200
 # Package -> its lines today. The figures only shrink: a change that removes lines lowers them, and a feature that needs
 # more says so in its commit. The aims are 15,500 lines of core, 19,000 of the rest of the main job, 36,000 of plugins.
-MAX_LINES: Final = {"core": 19_135, "main job": 23_440, "plugins": 41_950}
+MAX_LINES: Final = {"core": 19_180, "main job": 23_520, "plugins": 41_950}
 MAX_FILES: Final = 474
 # By how many lines a figure may be out of date.
 SLACK: Final = 250

@@ -21,7 +21,7 @@ MOST: Final = {
     "proxy/call": 47,
     "proxy/cli": 24,
     "proxy/config": 108,
-    "proxy/core": 537,
+    "proxy/core": 535,
     "proxy/extensions/access": 35,
     "proxy/extensions/answer": 30,
     "proxy/extensions/callout": 3,

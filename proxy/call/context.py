@@ -21,6 +21,7 @@ from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import MASK, repeats_value
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.codes import ERROR_CODES
+from proxy.core.model.value_class import set_later
 from proxy.core.model.values import (
     Attempt,
     CheckedCall,
@@ -93,7 +94,7 @@ class CallContext:
     def digest(self) -> str:
         """The hash of the arguments as they came, computed on first use: a clean call may never need it."""
         if not self._digest:
-            object.__setattr__(self, "_digest", contract.hash_call(self.came, self.counted_by))
+            set_later(self, "_digest", contract.hash_call(self.came, self.counted_by))
         return self._digest
 
     @property

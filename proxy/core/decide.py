@@ -22,6 +22,7 @@ from proxy.core.json.embedded import find_embedded
 from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
 from proxy.core.json.strictreader import UnreadDocument
 from proxy.core.model import codes
+from proxy.core.model.value_class import UNREAD, Lazy, value_class
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
@@ -102,58 +103,39 @@ def restore_decision(
     b'': it is forwarded as it came; otherwise it was repaired. The child process did not judge its path and query."""
     is_unread = type(document) is UnreadDocument
     if arguments is None and is_unread:
-        unread = _UnreadFailure(codes.INVALID_ARGUMENTS, codes.INVALID_ARGUMENTS.meaning, found, hint, advice=advice)
-        object.__setattr__(unread, "_document", document)
-        object.__delattr__(unread, "sent")
-        return Reject(unread)
+        meaning = codes.INVALID_ARGUMENTS.meaning
+        return Reject(
+            _UnreadFailure(codes.INVALID_ARGUMENTS, meaning, found, hint, sent=UNREAD, advice=advice, document=document)
+        )
     if arguments is None:
         return Reject(replace(_failure(call, found, hint), advice=advice))
     text, made = (arguments, document.repairs + repairs) if arguments else (document.text, document.repairs)
     if is_unread:
-        return Forward(_UnreadCall.of(call, text, made, found))
+        return Forward(_UnreadCall(call, text, UNREAD, made, found))
     value = parse(text, TRUSTED) if arguments else document.value
     if isinstance(value, JsonProblem):
         raise ValueError("repaired arguments are JSON")
     return Forward(CheckedCall(call, text, value, made, found))
 
 
+def _read_arguments(call: CheckedCall) -> JsonValue:
+    document = call.call.arguments
+    is_as_sent = isinstance(document, Document) and document.text is call.arguments
+    return document.value if isinstance(document, Document) and is_as_sent else parse(call.arguments, TRUSTED)
+
+
 class _UnreadCall(CheckedCall):
     """A checked call whose value is read when it is first asked for: it takes many times the memory of its text."""
 
-    __slots__ = ()
-
-    @classmethod
-    def of(
-        cls, call: ToolCall, arguments: bytes, repairs: tuple[Repair, ...], found: tuple[Violation, ...]
-    ) -> _UnreadCall:
-        """A call that was judged where its value was read."""
-        made = cls(call, arguments, ABSENT, repairs, found)
-        object.__delattr__(made, "value")
-        return made
-
-    def __getattr__(self, name: str) -> JsonValue:
-        # Python asks here for an empty slot.
-        if name != "value":
-            raise AttributeError(name)
-        document = self.call.arguments
-        is_as_sent = isinstance(document, Document) and document.text is self.arguments
-        value = document.value if isinstance(document, Document) and is_as_sent else parse(self.arguments, TRUSTED)
-        object.__setattr__(self, "value", value)
-        return value
+    value = Lazy(CheckedCall.value, _read_arguments)
 
 
+@value_class
 class _UnreadFailure(Failure):
     """A failure of arguments that are read when somebody asks what was `sent`: few answers show it."""
 
-    __slots__ = ("_document",)
-
-    def __getattr__(self, name: str) -> JsonValue:
-        # Python asks here for an empty slot.
-        if name != "sent":
-            raise AttributeError(name)
-        value: JsonValue = self._document.value
-        object.__setattr__(self, "sent", value)
-        return value
+    document: Document | None = None
+    sent = Lazy(Failure.sent, lambda failure: failure.document.value)
 
 
 def complete_decision(call: ToolCall, policy: ToolPolicy, decision: Decision) -> Decision:
@@ -198,7 +180,7 @@ def _judge(call: ToolCall, policy: ToolPolicy) -> Decision:
         raise ValueError(f"{policy.tool!r} is judged in a child process")
     if policy.check is None or policy.container is not None:
         if type(document) is UnreadDocument:
-            return Forward(_UnreadCall.of(call, document.text, document.repairs, ()))
+            return Forward(_UnreadCall(call, document.text, UNREAD, document.repairs))
         return Forward(CheckedCall(call, document.text, document.value, document.repairs))
     return _validate(call, document, policy, policy.check)
 

@@ -22,7 +22,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
-from proxy.core.model.value_class import value_class
+from proxy.core.model.value_class import set_later, value_class
 from proxy.offload.child import keep_shared
 
 MIB: Final = 1 << 20
@@ -68,7 +68,7 @@ class Shared:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", blake2b(self.data, digest_size=16).hexdigest())
+        set_later(self, "digest", blake2b(self.data, digest_size=16).hexdigest())
 
 
 class OffloadPool:

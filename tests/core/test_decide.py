@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -28,7 +28,7 @@ def test_a_valid_call_goes_on_as_the_very_bytes_that_came() -> None:
 def test_what_proves_the_check_cannot_be_changed_at_run_time() -> None:
     decision = decide(call(b'{"a": 1}'), policy(NEEDS_A))
     assert isinstance(decision, Forward)
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="immutable"):
         decision.checked.arguments = b"{}"  # type: ignore[misc]  # mypy forbids what is tried here
 
 

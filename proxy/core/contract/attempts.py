@@ -31,6 +31,7 @@ from proxy.core.display.graphemes import cut, escape
 from proxy.core.display.secrets import mask_credentials
 from proxy.core.json.jsontext import format_pointer, name_json_type
 from proxy.core.model import codes
+from proxy.core.model.value_class import set_later
 from proxy.core.model.values import (
     Absent,
     Attempt,
@@ -72,7 +73,7 @@ def hash_conversation(conversation: Conversation) -> str:
     """A conversation's name in the store, 32 hexadecimal digits: the same key on two rungs is two conversations."""
     if not conversation.hash:
         named = f"{conversation.rung}\n{hash_name(conversation)}".encode("utf-8", "surrogatepass")
-        object.__setattr__(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
+        set_later(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
     return conversation.hash
 
 

@@ -15,6 +15,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
+from proxy.core.model.value_class import set_later
 from proxy.core.model.values import Container, JsonValue, value_class
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT, select_rules
@@ -309,7 +310,7 @@ class ToolPolicy(PolicyValues):
     repair_in_force: RepairPolicy = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "repair_in_force", self._select_repairs())
+        set_later(self, "repair_in_force", self._select_repairs())
 
     def _select_repairs(self) -> RepairPolicy:
         null, policy = self.repair.null_optional, self.repair

@@ -29,6 +29,7 @@ from proxy.core.json.strictreader import KnownText, PlainReader, UnreadDocument,
 from proxy.core.json.strictreader import LosslessFloat as LosslessFloat
 from proxy.core.json.strictreader import TextLimits as TextLimits
 from proxy.core.json.textrepair import repair_text
+from proxy.core.model.value_class import UNREAD
 from proxy.core.model.values import ABSENT, Document, JsonProblem, JsonValue, Pointer, Repair
 
 # The types of a number with a fraction or an exponent.
@@ -59,7 +60,7 @@ def read_document(text: bytes, limits: TextLimits, classes: frozenset[str]) -> D
     """Reads one JSON text strictly, or else with the text repairs named in `classes`: the document with the repairs it
     took, or the problem that strict parsing found. Never raises."""
     if type(text) is KnownText and text.holds_under(limits) and isinstance(text.found, PlainReader):
-        return UnreadDocument(text)
+        return UnreadDocument(text, UNREAD)
     value = parse(text, limits)
     if not isinstance(value, JsonProblem):
         return Document(text, value)

@@ -21,7 +21,7 @@ from jiter import LosslessFloat as LosslessFloat
 from jiter import from_json
 from orjson import loads as quick_read
 
-from proxy.core.model.value_class import value_class
+from proxy.core.model.value_class import Lazy, set_later, value_class
 from proxy.core.model.values import Document, JsonProblem, JsonValue, Pointer
 from proxy.core.model.work import READING
 
@@ -38,8 +38,8 @@ class TextLimits:
     short: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "harmless", min(2 * self.depth, self.nodes))
-        object.__setattr__(self, "short", min(512, self.nodes))
+        set_later(self, "harmless", min(2 * self.depth, self.nodes))
+        set_later(self, "short", min(512, self.nodes))
 
 
 DEFAULT_LIMITS: Final = TextLimits()
@@ -224,19 +224,7 @@ class KnownText(bytes):
 class UnreadDocument(Document):
     """A document whose text is known to be readable, and whose value is read when it is first asked for."""
 
-    __slots__ = ()
-
-    def __init__(self, text: KnownText) -> None:
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "repairs", ())
-
-    def __getattr__(self, name: str) -> JsonValue:
-        # Python asks here for a slot that is empty, as `value` is until now.
-        if name != "value" or not isinstance(self.text, KnownText):
-            raise AttributeError(name)
-        value = self.text.read()
-        object.__setattr__(self, "value", value)
-        return value
+    value = Lazy(Document.value, lambda document: document.text.read())
 
 
 def reader_of(text: bytes) -> PlainReader:

@@ -2,13 +2,13 @@
 
 Only `decide` makes a `CheckedCall` (tests/test_architecture.py), and `Upstream.send` takes nothing else than one, so an
 unchecked call cannot be sent. Raw argument values are kept out of every `repr`, so that no traceback or log line can
-show one (Acode FR-066). Values are a `@value_class` (value_class.py): frozen for mypy alone.
+show one (Acode FR-066). Values are a `@value_class` (value_class.py): frozen.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
@@ -229,10 +229,9 @@ class ContainerMisuse:
 
 
 # --- what was decided -----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@value_class
 class CheckedCall:
-    """A call that may be sent. Only `decide.decide` makes one, and nothing changes it: unlike the other values of a
-    call it is frozen at run time too, since it is the proof of the check.
+    """A call that may be sent. Only `decide.decide` makes one, and nothing changes it.
 
     `arguments` are the bytes to send (the client's own unless something was repaired) and `value` is their meaning.
     `enforced` is False on report-only routes, which forward the client's bytes whatever the check found; `would` then

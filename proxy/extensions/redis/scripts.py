@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import field
 
-from proxy.core.model.value_class import value_class
+from proxy.core.model.value_class import set_later, value_class
 
 
 @value_class
@@ -25,7 +25,7 @@ class Script:
     sha: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+        set_later(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
 # `add` adds one failed call; it gives the call's attempt, whether its arguments were refused before, and whether the
