@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from proxy.extensions.access.signed_tokens import IssuerKeys, SignedTokens
 
 # --- admits callers to a route before their bodies are read -----------------------------------------------------------
-# What a route without `allow` allows.
+# The rule of a route without `allow`.
 _ANYTHING: Final = AccessRule("")
 # The longest subject in the audit, in characters.
 _LONGEST: Final = 200
@@ -181,7 +181,7 @@ class AllowedCalls:
         return next((rule for rule in named if not rule.arguments), None)
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
-        """The failure where no call of a tool is allowed, whatever its arguments."""
+        """Returns the failure if no call of a tool is allowed, whatever its arguments."""
         if (denying := self._find_denying(tool, hints)) is not None:
             return self._deny(denying, f"A rule of the operator denies this caller every call of '{tool}'.")
         if self.may_see(tool, hints):

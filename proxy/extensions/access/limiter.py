@@ -34,8 +34,8 @@ _NETWORK: Final = 64
 
 
 class CountedBy(StrEnum):
-    """What the calls have in common that one limit counts together: who makes them (if nobody has to say who they
-    are: from where), the tool, the conversation, or the client's address."""
+    """The key by which a limit counts calls together: the caller (without required authentication: the address), the
+    tool, the conversation, or the client's address."""
 
     CALLER = "caller"
     TOOL = "tool"
@@ -45,9 +45,9 @@ class CountedBy(StrEnum):
 
 @value_class
 class RateLimit:
-    """How many calls may be made in a time: `calls` in `per` seconds, evenly, and `burst` of them at once (GCRA: in any
-    `per` seconds at most `calls` + `burst`). `by`: what the calls have in common that are counted together, of those
-    that `scope` names (the place of the config that sets the limit). `name` tells it from other limits of its tool."""
+    """A limit of `calls` in `per` seconds, evenly, with `burst` of them at once (GCRA: in any `per` seconds at most
+    `calls` + `burst`). `by`: what the calls have in common that are counted together, of those that `scope` names (the
+    place of the config that sets the limit). `name` tells it from other limits of its tool."""
 
     calls: int
     per: float
@@ -59,7 +59,7 @@ class RateLimit:
 
 @value_class
 class ConcurrentLimit:
-    """How many calls may be under way at once; `by` and `scope` as for `RateLimit`."""
+    """The maximum number of concurrent calls; `by` and `scope` as for `RateLimit`."""
 
     calls: int
     by: tuple[CountedBy, ...]

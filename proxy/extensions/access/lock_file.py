@@ -1,7 +1,7 @@
 """The file `tools.lock`: the definition of each tool of a route when the operator approved it.
 
-It holds the definitions themselves, a part on a line each, so that a review of the file shows the changes, and a digest
-of each (SHA-256 over canonical JSON), which reveals edits by hand.
+It holds the definitions, a part on a line each, so that a review of the file shows the changes. A digest of each
+(SHA-256 over canonical JSON) reveals edits by hand.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def _list_problems(route: str, tools: JsonValue) -> Iterator[tuple[Pointer, str]
 
 @value_class
 class RouteOperations:
-    """The HTTP operations of a route as the config gives them, by name: the definitions of those on a plain route, and
-    the requests of those that an MCP route lists."""
+    """The HTTP operations of a route in the config, by name: the definitions of those on a plain route, and the
+    requests of those that an MCP route lists."""
 
     plain: Mapping[str, Definition]
     requests: Mapping[str, JsonValue]

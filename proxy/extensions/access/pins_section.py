@@ -49,12 +49,12 @@ class ApprovedCalls:
         return "" if self.others is None else self.others.scope
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:
-        """Returns whether a tool is shown; a changed one only where it is not hidden."""
+        """Returns whether a tool is shown. A changed tool is shown unless the config hides it."""
         hidden = self.withheld.hides and tool in self.withheld.tools
         return not hidden and (self.others is None or self.others.may_see(tool, hints))
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
-        """The failure where no call of a tool is allowed; that of `others` comes first."""
+        """Returns the failure if no call of a tool is allowed; that of `others` comes first."""
         if self.others is not None and (refused := self.others.refuse_tool(tool, hints)) is not None:
             return refused
         return refuse_unapproved(tool) if tool in self.withheld.tools else None
@@ -115,7 +115,7 @@ class PinConfig:
 
 
 def read_pins(context: Context, files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> PinConfig | None:
-    """Reads which definitions are approved; None where the file cannot be used, which is reported."""
+    """Reads which definitions are approved. If the file cannot be used, reports that and returns None."""
     written = context.mapping("pins")
     at = ("pins", "file") if "file" in written else ("pins",)
     text = read_named_text(context, files, at, written.get("file", FILE), _WRITE)

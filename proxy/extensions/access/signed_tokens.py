@@ -1,6 +1,6 @@
-"""Judges signed tokens: their signature by PyJWT and cryptography, their claims by the config and the proxy's clock.
+"""Validates signed tokens: their signature by PyJWT and cryptography, their claims by the config and the proxy's clock.
 
-A token does not choose its algorithm: a key of the issuer is bound to the algorithms that the config names and its type
+A token does not choose its algorithm. A key of the issuer is bound to the algorithms that the config names and its type
 allows, and a token has to be signed by one of these. An accepted token is remembered until it expires or the keys of
 its issuer change, so that its next use costs a hash.
 """

@@ -31,10 +31,10 @@ from proxy.telemetry.metrics import Metrics
 from proxy.upstream.faults import ReplyBroken
 
 KEY: Final = "answer"
-# What is read beyond the bound, so that a credential that lies across it is recognised, in bytes.
+# Bytes read beyond the bound, so that a credential that crosses it is recognized.
 _BEYOND: Final = 4096
-# What is read of an answer that may be cut, in bytes. Most MCP servers write `structuredContent` last, and clients
-# reject a result without it.
+# The most bytes read of an answer that may be cut. Most MCP servers write `structuredContent` last, and clients reject
+# a result without it.
 _TO_CUT: Final = 2 * 1024 * 1024
 # Larger texts are filtered in a thread, so that other calls go on.
 _SMALL: Final = 32 * 1024

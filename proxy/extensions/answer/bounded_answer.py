@@ -20,8 +20,8 @@ _RAW_BITS: Final = -15
 
 @value_class
 class BoundedAnswer:
-    """What was read of an answer: its `raw` bytes, and the `text` that they decode to, None if they cannot be decoded.
-    `is_whole`: both are complete."""
+    """The part of an answer that was read: its `raw` bytes, and the `text` that they decode to, None if they cannot be
+    decoded. `is_whole`: both are complete."""
 
     raw: bytes
     text: bytes | None

@@ -21,7 +21,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 @value_class
 class EventChange:
-    """What becomes of an event: its new `data`, None for the same bytes. `is_dropped`: it is left out. `ends`: nothing
+    """The result for an event: its new `data`, None for the same bytes. `is_dropped`: it is left out. `ends`: nothing
     follows it."""
 
     data: bytes | None = None

@@ -171,8 +171,8 @@ def prepare_answers() -> None:
 
 
 def mask_answer(reply: UpstreamReply, answer: ShownAnswer, paths: tuple[str, ...]) -> UpstreamReply | None:
-    """The tool's answer with the values at these places masked, every other byte as it was; None if the answer is not
-    JSON or one of the places is not there."""
+    """Returns the tool's answer with the values at these places masked and every other byte unchanged. None if the
+    answer is not JSON or lacks one of the places."""
     if answer.value is ABSENT:
         return None
     try:

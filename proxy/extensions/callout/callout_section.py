@@ -1,5 +1,5 @@
 """Reads `callout:`, a list of services to ask. Each is an upstream of the config, which has its address, TLS files and
-headers: a client certificate and a token come from there, and follow their files at a reload."""
+headers. A client certificate and a token come from there, and follow their files at a reload."""
 
 from __future__ import annotations
 

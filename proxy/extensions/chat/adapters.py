@@ -15,7 +15,7 @@ from proxy.core.model.values import HttpReply, RawRequest, ToolResult
 from proxy.extensions.chat.core.events import make_error
 from proxy.extensions.chat.core.model_request import Api
 
-# The meaning of these codes where the upstream is a model server.
+# The meaning of these codes for a model server.
 _MEANINGS: Final[dict[ErrorCode, str]] = {
     codes.UPSTREAM_UNAVAILABLE: "The model server could not be reached.",
     codes.UPSTREAM_TIMEOUT: "The model server did not answer in time.",

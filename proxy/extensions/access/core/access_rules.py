@@ -28,9 +28,9 @@ from proxy.extensions.access.core.settings import AccessRule
 # A rule about arguments holds for the sent text and for each reading of it, so that `/data/../etc/passwd` and
 # `/data/%2e%2e/etc/passwd` are not below `/data/`. Services differ in their rewritings (one only decodes escapes, one
 # reads `\` as a letter), so a path is read after each of them. Keys of maps are read like values. The readings do not
-# cover what only the service knows: links in its file system, names that it expands (`~`, `$HOME`), and file systems
-# that ignore case; nor rare spellings: `%u002e`, other characters that look like a slash, invisible characters within
-# `..`.
+# cover facts that only the service knows: links in its file system, names that it expands (`~`, `$HOME`), and file
+# systems that ignore case. Nor do they cover rare spellings: `%u002e`, other characters that look like a slash,
+# invisible characters within `..`.
 
 # The most rewritings in a row; a text that still changes after them is refused.
 _MOST_REWRITTEN: Final = 8
@@ -112,8 +112,8 @@ def _list_path_readings(text: str, budget: _Budget) -> list[str]:
 
 
 def _list_dot_readings(text: str, budget: _Budget) -> list[str]:
-    """A path as each service resolves it: some leave out what `;` begins (Tomcat), some a blank behind (Windows), so
-    `..;x` and `.. ` are `..` to them and a name to others."""
+    """Returns a path as each service resolves it. Some drop the part from `;` on (Tomcat), some a trailing blank
+    (Windows). So `..;x` and `.. ` are `..` to them and a name to others."""
     forms = [text]
     for pattern in (_PARAMETER, _BLANK):
         forms += [form for form in (pattern.sub(r"\1", form) for form in forms) if form not in forms]
@@ -170,8 +170,8 @@ _NOTHING: Final[Mapping[str, JsonValue]] = {}
 
 @value_class
 class Identity:
-    """The proven identity of a caller: the name of a static `token`, the `issuer` of a signed one (its name in the
-    config) with its `claims`, and the names in the client's `certificate`. '' and empty without proof."""
+    """The proven identity of a caller: the name of a static `token`, or the `issuer` of a signed one (its name in the
+    config) with its `claims`. `certificate` holds the names in the client's certificate. '' and empty without proof."""
 
     token: str = ""
     issuer: str = ""
@@ -202,7 +202,7 @@ def find_scopes(claims: Mapping[str, JsonValue]) -> frozenset[str]:
 
 
 def find_claim(claims: Mapping[str, JsonValue], name: str) -> JsonValue:
-    """A claim by its name, or by its path with dots (`realm_access.roles`); ABSENT where it is missing."""
+    """Returns a claim by its name, or by its path with dots (`realm_access.roles`); ABSENT if it is missing."""
     if name in claims:
         return claims[name]
     found: JsonValue = claims
@@ -214,7 +214,7 @@ def find_claim(claims: Mapping[str, JsonValue], name: str) -> JsonValue:
 
 
 def fits_caller(rule: AccessRule, caller: Identity) -> bool:
-    """Whether all conditions of a rule about its caller hold."""
+    """Returns whether the caller meets all conditions of a rule about callers."""
     claims = caller.claims
     return (
         _is_one_of(rule, caller)
@@ -224,8 +224,8 @@ def fits_caller(rule: AccessRule, caller: Identity) -> bool:
 
 
 def may_fit_caller(rule: AccessRule, caller: Identity) -> bool:
-    """Whether a caller may be one that a rule of `deny` is for. A claim that is missing, or that holds a value of
-    another type, may say anything."""
+    """Returns whether a rule of `deny` may apply to a caller. A claim that is missing, or that holds a value of another
+    type, may say anything."""
     return _is_one_of(rule, caller) and all(
         _may_have_one_of(find_claim(caller.claims, name), values) for name, values in rule.claims.items()
     )
@@ -245,12 +245,12 @@ def _is_one_of(rule: AccessRule, caller: Identity) -> bool:
 
 
 def lacks_scope(rule: AccessRule, caller: Identity) -> bool:
-    """Whether a signed token would fit a rule if it had the rule's scopes."""
+    """Returns whether a signed token would fit a rule if it had the rule's scopes."""
     return bool(caller.issuer) and not fits_caller(rule, caller) and fits_caller(replace(rule, scopes=()), caller)
 
 
 def _has_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
-    """Whether a claim is one of some values, or a list that holds one of them; `1` is not `true`."""
+    """Returns whether a claim is one of some values, or a list that holds one of them; `1` is not `true`."""
     items = claim if isinstance(claim, list) else [claim]
     return any(type(item) is type(value) and item == value for item in items for value in values)
 
@@ -262,15 +262,15 @@ def _may_have_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
 
 
 def names_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
-    """Whether a rule is about a tool with these `hints`. A rule about hints never fits a tool that is not listed
-    (None)."""
+    """Returns whether a rule applies to a tool with these `hints`. A rule about hints never fits a tool that is not
+    listed (None)."""
     return any(fnmatchcase(tool, pattern) for pattern in rule.tools) and (not rule.hints or _has_hints(rule, hints))
 
 
 def may_name_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
-    """Whether a rule of `deny` may be about a tool. Names count without their case and without what a template left
-    around them, because a server may ignore both. A hint counts as the server gives it and as a rule of `allow` reads
-    it. A tool that is not listed may have any hints."""
+    """Returns whether a rule of `deny` may apply to a tool. Names count without their case and without what a template
+    left around them, because a server may ignore both. A hint counts as the server gives it and as a rule of `allow`
+    reads it. A tool that is not listed may have any hints."""
     names = {tool, *map(_fold, list_wrapped(_fold(tool)))}
     patterns = {form for pattern in rule.tools for form in (pattern, _fold(pattern))}
     named = any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
@@ -286,7 +286,7 @@ def _fold(name: str) -> str:
 
 
 def _has_hints(rule: AccessRule, hints: Hints | None) -> bool:
-    """Whether a listed tool has the hints of a rule. A destructive tool does not count as read-only."""
+    """Returns whether a listed tool has the hints of a rule. A destructive tool does not count as read-only."""
     if hints is None:
         return False
     known = {**USUAL_HINTS, **hints}
@@ -306,9 +306,9 @@ def find_arguments(call: ToolCall) -> JsonValue:
 
 
 def fits_arguments(rule: AccessRule, value: JsonValue, claims: Mapping[str, JsonValue] = _NOTHING) -> bool:
-    """Whether arguments fit a rule, as they stand and with their paths resolved, for a caller with these `claims`.
-    ABSENT never fits a rule about arguments. Neither does a key that differs from a key of the rule only in case,
-    because readers that ignore case (Go's `encoding/json`, .NET) take it for the key of the rule."""
+    """Returns whether the arguments fit a rule, both as sent and with their paths resolved, for a caller with these
+    `claims`. ABSENT never fits a rule about arguments. Neither does a key that differs from a key of the rule only in
+    case: readers that ignore case (Go's `encoding/json`, .NET) take it for that key."""
     if not rule.arguments and not rule.equals:
         return True
     if value is ABSENT or _has_twin(value, rule.named):
@@ -341,7 +341,7 @@ def _list_values(claim: JsonValue) -> list[JsonValue]:
 
 
 def _has_twin(value: JsonValue, named: Mapping[str, frozenset[str]]) -> bool:
-    """Whether a key of an object is one of the named keys in another case, or two keys are the same named key."""
+    """Returns whether a key of an object is a named key in another case, or two keys are the same named key."""
     if isinstance(value, dict):
         written = Counter(key.casefold() for key in value)
         named_here = [key for key in value if key.casefold() in named]

@@ -60,8 +60,8 @@ def compile_arguments(schema: Mapping[str, JsonValue]) -> tuple[Check, ...]:
 
 
 def negate_arguments(schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """The arguments that a rule of `deny` leaves alone, as the schema of a rule of `allow`: those that its schema
-    rejects. Closed, it rejects arguments of another shape too, so that these are denied."""
+    """Returns the arguments that a rule of `deny` does not apply to, as the schema of a rule of `allow`: those that its
+    schema rejects. Closed, it rejects arguments of another shape too, so that these are denied."""
     draft = {"$schema": schema["$schema"]} if "$schema" in schema else {}
     return {**draft, "not": {key: value for key, value in schema.items() if key != "$schema"}}
 

@@ -15,7 +15,7 @@ from proxy.core.model.values import JsonValue, Pointer
 # --- what is found out about a token ----------------------------------------------------------------------------------
 @value_class
 class TokenRefused:
-    """Why a token does not count: the client's `error_description` (RFC 6750 section 3), without a part of the
+    """The reason why a token is rejected: the client's `error_description` (RFC 6750 section 3), without a part of the
     token."""
 
     reason: str
@@ -31,7 +31,7 @@ class TokenAccepted:
 
 @value_class
 class KeysUnavailable:
-    """An issuer's keys cannot be fetched now: `seconds` until they are asked for again."""
+    """An issuer's keys cannot be fetched now; `seconds` until the next attempt."""
 
     seconds: float
 
@@ -59,9 +59,9 @@ USUAL_ALGORITHMS: Final = ("RS256", "ES256")
 
 @value_class
 class IssuerSettings:
-    """One issuer of tokens. `issuer` is its `iss`, `aud` has to name one of `audience`; `jwks` is the address of its
-    keys ('': found by OpenID discovery), `required` are claims that a token must have. Times in seconds: `leeway` for
-    clocks that differ, `refresh` after which keys are fetched again, `max_age` after which they no longer count."""
+    """One issuer of tokens. `issuer` is its `iss`, and `aud` has to name one of `audience`. `jwks` is the address of
+    its keys ('': found by OpenID discovery), `required` are claims that a token must have. Times in seconds: `leeway`
+    for clocks that differ, `refresh` after which keys are fetched again, `max_age` after which they no longer count."""
 
     name: str
     issuer: str
@@ -86,7 +86,7 @@ class AccessSettings:
 
 @value_class
 class JwtSettings:
-    """The issuers whose tokens a route accepts (empty: all). `forward`: the token goes on."""
+    """The issuers whose tokens a route accepts (empty: all). `forward`: the token is forwarded."""
 
     issuers: tuple[str, ...] = ()
     forward: bool = False
@@ -99,10 +99,10 @@ class JwtSettings:
 
 @value_class
 class AccessRule:
-    """Allows or denies calls of `tools` (patterns of names, `fnmatch`) to callers that meet all of its conditions: a
-    token has all `scopes`, and one of the values of each of `claims`; the caller is one of `tokens` (of `auth.bearer`)
+    """Allows or denies calls of `tools` (patterns of names, `fnmatch`) to callers that meet all of its conditions. A
+    token has all `scopes`, and one of the values of each of `claims`. The caller is one of `tokens` (of `auth.bearer`)
     or `issuers`, or has a name in its certificate that matches `certificates` (patterns). All checks of `arguments`
-    have to accept the arguments; those of a rule of `deny` accept the arguments that it leaves alone. `equals` are
+    have to accept the arguments; those of a rule of `deny` accept the arguments that it does not apply to. `equals` are
     places in the arguments, each with the claim that it equals. `named` are the keys of both by folded case. `hints`
     are the annotations that a listed tool must have."""
 

@@ -1,4 +1,4 @@
-"""What a tool's `answer:` says, as frozen values."""
+"""A tool's `answer:` settings, as frozen values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WRAPPED: Final = "result"
 
 @value_class
 class AnswerRules:
-    """How the answers of a tool are handed on. `max_bytes`: the longest answer, which is refused or, if `cuts`, cut.
-    `pointers` name the places to mask, and with `secrets` the built-in patterns do too. `schema`: what happens to an
-    answer that breaks its schema; '' if it is not validated here."""
+    """The rules for forwarding the answers of a tool. `max_bytes`: the longest answer, which is refused or, if `cuts`,
+    cut. `pointers` name the places to mask, and with `secrets` the built-in patterns do too. `schema`: what happens to
+    an answer that breaks its schema; '' if it is not validated here."""
 
     max_bytes: int = MAX_BYTES
     cuts: bool = False

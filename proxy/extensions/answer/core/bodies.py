@@ -1,4 +1,4 @@
-"""What becomes of the body of an HTTP answer: handed on unchanged, masked, cut, or withheld."""
+"""Forwards the body of an HTTP answer unchanged, masks it, cuts it, or withholds it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Withheld = Literal["", "large", "unread", "schema"]
 
 @value_class
 class FilterTask:
-    """What is to be done with the answers to one call. `check` is the schema that they have to match, None without."""
+    """The task for the answers to one call. They have to match the schema `check`; None without one."""
 
     rules: AnswerRules
     notes: NoteWriter
@@ -33,8 +33,8 @@ class FilterTask:
 
 @value_class
 class Filtered:
-    """What becomes of an answer: the new `body`, None for the same bytes; or why it is `withheld`. `is_masked` and
-    `is_cut` say what was done; `verdict` is what its schema says of it, '' if it was not validated."""
+    """The result for an answer: the new `body`, None for the same bytes; or the reason why it is `withheld`.
+    `is_masked` and `is_cut` say what was done; `verdict` is what its schema says of it, '' if it was not validated."""
 
     body: bytes | None = None
     withheld: Withheld = ""
@@ -50,7 +50,7 @@ UNREAD: Final = Filtered(withheld="unread")
 
 
 def filter_body(text: bytes, media_type: str, charset: str, task: FilterTask, *, is_whole: bool) -> Filtered:
-    """What becomes of a decoded body. `is_whole` False: only its beginning has been read, because it is too large."""
+    """Filters a decoded body. `is_whole` False: only its beginning has been read, because it is too large."""
     rules, kind = task.rules, find_kind(media_type)
     is_large = not is_whole or len(text) > rules.max_bytes
     if is_large and (not rules.cuts or kind == "binary"):
@@ -80,7 +80,7 @@ def filter_body(text: bytes, media_type: str, charset: str, task: FilterTask, *,
 
 
 def judge(value: JsonValue, task: FilterTask) -> Filtered:
-    """What the schema says of a value."""
+    """Returns the result of validating a value against the schema."""
     check = task.check
     if check is None or not task.rules.schema:
         return UNCHANGED
@@ -101,7 +101,7 @@ def _leave_unread(task: FilterTask, filtered: Filtered) -> Filtered:
 
 
 def find_kind(media_type: str) -> Literal["json", "text", "binary", ""]:
-    """What a media type says of a body; '' for none."""
+    """Returns the kind of body that a media type names; '' for none."""
     name = media_type.rpartition("/")[2].rpartition("+")[2]
     if name == "json":
         return "json"
@@ -111,7 +111,7 @@ def find_kind(media_type: str) -> Literal["json", "text", "binary", ""]:
 
 
 def _filter_text(text: bytes, kind: str, charset: str, task: FilterTask, *, is_whole: bool) -> Filtered:
-    """What becomes of a text that is not JSON. One in no known charset is read by its bytes."""
+    """Filters a text that is not JSON. A text in an unknown charset is read by its bytes."""
     rules = task.rules
     found = _decode(text, charset or "utf-8", is_whole=is_whole)
     if found is None and kind != "text":

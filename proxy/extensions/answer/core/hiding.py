@@ -21,12 +21,12 @@ from proxy.extensions.answer.core.answer_rules import ANY, AnswerRules
 _CURSOR: Final = re.compile(
     r"(?:page|cursor|continuation|continue|next|previous|sync|progress)[_-]?token\Z", re.IGNORECASE
 )
-# What is left out at the end of a text that ends too early: a credential there may be too short to be recognised.
+# Characters left out at the end of a text that ends too early: a credential there may be too short to be recognized.
 _UNSURE: Final = 1024
 
 
 class Unreadable(Enum):
-    """Why masks cannot be applied."""
+    """The reason why masks cannot be applied."""
 
     DATA = "data that is not strict JSON"
 

@@ -1,4 +1,4 @@
-"""What becomes of an MCP message: the result of a tool is masked, cut or withheld, and stays a result.
+"""Masks, cuts or withholds the result of a tool in an MCP message, which stays a result.
 
 Pointers count from `structuredContent`, from the result that an SDK wraps in it, and from each text block that is a
 JSON object or list. The secret patterns count everywhere in the message. A cut result has a text block that says so. If
@@ -31,7 +31,7 @@ _STRUCTURED: Final = "structuredContent"
 # The only member of `structuredContent` if a tool's result is no object (the SDKs of MCP).
 _WRAPPER: Final = "result"
 _SECRETS: Final = AnswerRules(secrets=True)
-# What a result without its other members keeps.
+# The members that a result keeps when its other members are removed.
 _SMALL: Final = ("isError", "resultType")
 # The room for the JSON around the parts of a result, in bytes.
 _AROUND: Final = 96

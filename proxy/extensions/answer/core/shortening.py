@@ -1,6 +1,6 @@
 """Makes an answer shorter, so that it stays JSON and says what is missing.
 
-`shorten_json` shortens the largest parts: a list keeps its first items, a text its beginning, and an object the members
+`shorten_json` shortens the largest parts. A list keeps its first items, a text its beginning, and an object the members
 that fit, each of the large ones in an equal share. A shortened list or text says so in place. The answer ends with a
 note for the model: in a list as the last item, in an object as the member `_cut`, in a text as its end.
 """
@@ -45,8 +45,8 @@ _SELECTING: Final = (
 
 @value_class
 class Missing:
-    """A list or text of which a part is missing: how many items or characters are `kept`, and of how many; None if the
-    proxy has not read all of it."""
+    """A list or text of which a part is missing: how many items or characters are `kept`. `total` is None if the proxy
+    has not read all of it."""
 
     place: Pointer
     unit: str

@@ -26,8 +26,9 @@ from proxy.file_writing import replace_file
 # --- turns of models for `evaluate --side model` ----------------------------------------------------------------------
 # Turns of models for `evaluate --side model`: requests with tools, a model's answer, and the calls that are right.
 #
-# The bundled set is made here: each of a few calls as it should be, in every known markup, in broken JSON, with wrong
-# types, and under wrong names; and turns without a call, or with one that is ambiguous. A file may add others.
+# The bundled set is made here. It has each of a few calls in its right form, in every known markup, in broken JSON,
+# with wrong types, and under wrong names. It also has turns without a call, or with an ambiguous one. A file may add
+# others.
 
 Calls = tuple[tuple[str, Any], ...]
 
@@ -103,7 +104,7 @@ def make_call_message(name: str, arguments: str) -> dict[str, Any]:
 
 
 def make_text_message(text: str) -> dict[str, Any]:
-    """A message with text alone."""
+    """Returns a message that holds only text."""
     return {"role": "assistant", "content": text}
 
 

@@ -44,8 +44,8 @@ class NewCall:
 
 
 def find_answer_text(api: Api, answer: JsonValue) -> AnswerText | None:
-    """The only text of an answer without calls, behind thinking at most; None if there is no such text, if the answer
-    has several choices, or if the model did not end by itself (`ENDS`)."""
+    """Returns the only text of an answer without calls, preceded at most by thinking. None if there is no such text, if
+    the answer has several choices, or if the model did not end by itself (`ENDS`)."""
     if not isinstance(answer, dict):
         return None
     return _find_text_in_chat(answer) if api is Api.CHAT else _find_in_list(api, answer)
@@ -124,7 +124,7 @@ def make_item(call: NewCall) -> dict[str, JsonValue]:
 
 
 # --- the calls of a whole answer --------------------------------------------------------------------------------------
-# Where an answer has its parts.
+# The key that holds the parts of an answer.
 _PARTS: Final = {Api.CHAT: "choices", Api.RESPONSES: "output", Api.MESSAGES: "content"}
 # Separators, which make no difference between two tools' names.
 _SEPARATORS: Final = re.compile(r"[\s_.\-/:]+")

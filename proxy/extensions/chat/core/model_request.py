@@ -1,8 +1,8 @@
-"""A request to a model server: its API, and the tools by which the calls of the answer are judged.
+"""A request to a model server: its API, and the tools against which the calls of the answer are validated.
 
 Only these three requests are read (OpenAI API reference, "Create chat completion" and "Create a model response";
 Anthropic API reference, "Create a Message"). Tools of other kinds (Anthropic's `bash_20250124`, namespaces of
-Responses) have no schema of their own in the request, but a name: their calls are not judged.
+Responses) have a name but no schema in the request: their calls are not validated.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ModelRequest:
 
     @property
     def model(self) -> str:
-        """The model that is asked, as the request names it."""
+        """Returns the model that the request names."""
         named = self.body.get("model")
         return named if isinstance(named, str) else ""
 
@@ -182,7 +182,7 @@ def _make_tool(name: str, description: str, schema: JsonValue) -> ListedTool:
 
 
 # --- the request by which a model is asked again ----------------------------------------------------------------------
-# The request by which a model is asked again: the first one, with the refused turn and a result for each of its
+# The request that repeats the question to a model: the first one, with the refused turn and a result for each of its
 # calls.
 #
 # The APIs require a result for every call: a refused one gets feedback, a valid one gets a note that it has not run

@@ -25,9 +25,9 @@ Place = tuple[int, Pointer]
 @dataclass(slots=True)
 class StreamedCall:
     """One call so far. `names` and `pieces` are the places of its parts, `begun_at` the number of the first piece that
-    is not empty; `copies` are the places that repeat the whole arguments, `name_copies` likewise. `plain_at` is the
-    place of arguments that are JSON instead. `added_at` takes arguments where none came. `was_plain`: they came as JSON
-    where the API has text."""
+    is not empty. `copies` are the places that repeat the whole arguments, `name_copies` likewise. `plain_at` is the
+    place of arguments that are JSON instead. `added_at` takes arguments if none came. `was_plain`: they came as JSON
+    although the API has text."""
 
     added_at: Place
     call_id: str = ""
@@ -67,7 +67,7 @@ class CallReader(Protocol):
         """Takes an event's data; `number` is the event's place among the held ones, if it is held."""
 
 
-# What an event of a call, or one that reports usage, cannot be without.
+# The marks that every event of a call, or one that reports usage, contains.
 MARKS: Final[Mapping[Api, tuple[bytes, ...]]] = {
     Api.CHAT: (b"_call", b"usage"),
     Api.RESPONSES: (b"function_call", b"usage"),

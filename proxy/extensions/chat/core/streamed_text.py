@@ -1,7 +1,7 @@
-"""Calls that stand as markup in the text of a streamed answer.
+"""Calls in markup in the text of a streamed answer.
 
-Text passes until calls may begin in it (text_watch.py). From there on events are held: they pass once the text turns
-out to be no call, and at the end of the answer its calls replace them, if all are complete and valid.
+Text passes until calls may begin in it (text_watch.py). From there on events are held. They pass once the text turns
+out to be no call. At the end of the answer its calls replace them, if all are complete and valid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.extensions.chat.core.text_watch import TextWatch
 # The events of a streamed text of Responses, with calls in place of its markup.
 #
 # The client has seen the beginning of the text's item, so it stays, with the text before the markup. The calls follow
-# as items of their own, also in the last event, which repeats the whole answer. Events are numbered anew.
+# as separate items, also in the last event, which repeats the whole answer. Events are renumbered.
 
 # The events around a text, beside its parts and the end of the answer.
 TEXT_KINDS: Final = frozenset(
@@ -32,7 +32,7 @@ TEXT_KINDS: Final = frozenset(
         "response.output_item.done",
     }
 )  # fmt: skip
-# Where an event repeats the text of its part, by its type.
+# The place at which an event repeats the text of its part, by its type.
 _COPIES: Final[Mapping[str, Pointer]] = {
     "response.output_text.done": ("text",),
     "response.content_part.done": ("part", "text"),
@@ -43,7 +43,7 @@ _NUMBER: Final[Pointer] = ("sequence_number",)
 
 
 def is_last_text(value: Mapping[str, Any]) -> bool:
-    """Whether the answer of a last event ends with a message of one text."""
+    """Returns whether the answer of a last event ends with a message of one text."""
     response = value.get("response")
     output = response.get("output") if isinstance(response, dict) else None
     last = output[-1] if isinstance(output, list) and output else None
@@ -103,7 +103,7 @@ def find_copy(value: Mapping[str, Any]) -> str | None:
 
 
 def ends_with(copy: str, text: str) -> bool:
-    """Whether the text of a part ends with this one; white space at the end makes no difference."""
+    """Returns whether the text of a part ends with this one; white space at the end makes no difference."""
     return copy.rstrip().endswith(text.rstrip())
 
 
@@ -168,7 +168,7 @@ class HeldText:
 
     @property
     def is_holding(self) -> bool:
-        """Whether calls may have begun."""
+        """Returns whether calls may have begun."""
         return bool(self._held)
 
     @property
@@ -197,7 +197,7 @@ class HeldText:
         return self._release(watch.start if self._holds else None)
 
     def _continues(self, value: Mapping[str, Any]) -> bool:
-        """Whether an event belongs to the held text: it begins no other part, and what it repeats of it is the same."""
+        """Returns whether an event belongs to the held text: it begins no other part, and repeats the same text."""
         copy = find_copy(value) if self._api is Api.RESPONSES else None
         return value.get("type") not in _BEGINNINGS and (copy is None or ends_with(copy, self._join()))
 
@@ -238,7 +238,7 @@ class HeldText:
 
 
 def _read_chat(raw: bytes, value: Mapping[str, Any]) -> TextEvent | None:
-    """An event of Chat Completions; None where it is one of several choices, or ends an incomplete text."""
+    """Returns an event of Chat Completions; None if it is one of several choices, or ends an incomplete text."""
     choices = value.get("choices")
     if not isinstance(choices, list) or not choices:
         return TextEvent(raw, value, None, is_end=False)

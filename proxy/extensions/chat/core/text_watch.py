@@ -33,7 +33,7 @@ ReadText = Callable[[bytes], Document | JsonProblem]
 
 @value_class
 class TextCall:
-    """A call as it stands in a text: the name, and the arguments as JSON text."""
+    """A call in a text: the name, and the arguments as JSON text."""
 
     name: str
     arguments: bytes
@@ -225,7 +225,7 @@ def _is_strict(document: Document | JsonProblem) -> bool:
 
 
 def _read_object(text: str, read: ReadText) -> TextCall | None:
-    """The call that an object with `name` and `arguments` (Llama: `parameters`) stands for."""
+    """Returns the call in an object with `name` and `arguments` (Llama: `parameters`)."""
     document = read(text.encode("utf-8", "surrogatepass"))
     value = document.value if isinstance(document, Document) else None
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):

@@ -1,10 +1,11 @@
 """Reads and changes requests and answers in one piece. Large ones are read and written in a child process
 (call/judging.py), so that other requests do not wait.
 
-reduce_request, extend_request   the parts of a request that judging needs; the next question, from the whole request
-read_answer, read_large_answer   the calls of an answer, or the text with which it ends
-change_large_answer              an answer with other values at some places
-write_large_calls                an answer with calls in place of their markup
+    reduce_request, extend_request   the parts of a request that judging needs; the next question, from the whole
+    request
+    read_answer, read_large_answer   the calls of an answer, or the text with which it ends
+    change_large_answer              an answer with other values at some places
+    write_large_calls                an answer with calls in place of their markup
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _TEXTS: Final[tuple[Pointer, ...]] = (
 _REASONING: Final = frozenset({"reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking", "thinking_delta", "signature_delta", "reasoning"})
 _BLANK: Final = frozenset({"text", "text_delta", "message", "output_text"})
-# Where usage is in the events of any API.
+# The places of usage in the events of any API.
 _PLACES: Final[tuple[Pointer, ...]] = (("usage",), ("response", "usage"), ("message", "usage"))
 
 
@@ -81,7 +82,7 @@ def is_opening(api: Api, event: bytes, *, with_reasoning: bool) -> bool:
 
 
 def _is_opening_part(value: Mapping[str, Any], *, with_reasoning: bool) -> bool:
-    """The same of an event that begins, goes on with or ends a part of Messages or Responses."""
+    """The same for an event that begins, continues or ends a part of Messages or Responses."""
     parts = (value.get("content_block"), value.get("delta"), value.get("item"), value.get("part"))
     kind, kinds = value.get("type"), {part.get("type") for part in parts if isinstance(part, dict)}
     if kinds & _THINKING or str(kind).startswith("response.reasoning"):
@@ -167,7 +168,7 @@ def _read_thinking(values: Iterable[Mapping[str, Any]]) -> list[JsonValue]:
 
 
 def make_answer(api: Api, calls: Iterable[FoundCall]) -> dict[str, JsonValue]:
-    """An answer in one piece with these calls alone, for the next question."""
+    """Returns an answer in one piece with only these calls, for the next question."""
     if api is Api.MESSAGES:
         head = {"type": "tool_use"}
         return {"content": [{**head, "id": e.call_id, "name": e.name, "input": _read_object(e.text)} for e in calls]}
@@ -183,7 +184,7 @@ def make_answer(api: Api, calls: Iterable[FoundCall]) -> dict[str, JsonValue]:
 
 
 def _read_object(text: bytes) -> JsonValue:
-    """The value of arguments; an empty one where they are not a JSON object."""
+    """Returns the value of arguments; an empty one if they are not a JSON object."""
     value = parse(text)
     return value if isinstance(value, dict) else {}
 
@@ -260,7 +261,7 @@ class ReadAnswer:
 
 
 def read_answer(api: Api, body: bytes, limits: TextLimits = DEFAULT_LIMITS) -> ReadAnswer | None:
-    """The parts of an answer; None where it is not a JSON object."""
+    """Returns the parts of an answer; None if it is not a JSON object."""
     value = parse(body, limits)
     if not isinstance(value, dict):
         return None
@@ -282,7 +283,7 @@ def write_reading_job(api: Api, body: bytes) -> bytes:
 
 
 def read_large_answer(payload: bytes, _shared: bytes = b"") -> bytes:
-    """The parts of an answer, for `load_answer`; nothing where it is not a JSON object."""
+    """Returns the parts of an answer, for `load_answer`; empty if it is not a JSON object."""
     head: Any
     head, body = split_frame(payload)
     read = read_answer(Api(head["api"]), body, TRUSTED)

@@ -80,7 +80,8 @@ class Spending:
         return replace(self, usage=sum_usage(self.usage, usage), lost=count_tokens(usage))
 
     def may_go_on(self, settings: ModelSettings) -> bool:
-        """Whether the model may be asked once more; the estimate for the next answer is the cost of the latest."""
+        """Returns whether the model may be asked once more; the estimate for the next answer is the cost of the
+        latest."""
         retries = settings.retries if settings.retry_deadline else 0
         return self.answers <= retries and self.again + self.latest <= settings.retry_tokens
 
@@ -114,8 +115,8 @@ async def ask_until_right(
     ask: Callable[[bytes], Awaitable[JudgedAnswer | LostAnswer]],
     write_usage: WriteUsage,
 ) -> FinalAnswer:
-    """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; where that
-    is unusable, the answer before it stays."""
+    """The first answer whose calls are all right, or the last one. `ask` sends a body and judges its answer; if that is
+    unusable, the previous answer stays."""
     answer, spent = first, Spending().add(first.calls, first.read.usage, request.size + len(first.text))
     try:
         async with asyncio.timeout(settings.retry_deadline or None):

@@ -47,12 +47,12 @@ AskOn = Callable[[list[JudgedCall], dict[str, JsonValue], list[bytes]], Awaitabl
 
 @value_class
 class StreamSteps:
-    """The steps for an answer. `judge` judges its calls; `watch` sees where they may begin in its text (None: nowhere),
-    and `find` finds them there; `holds_text`: they may replace it, so the text waits; `again` (None: never) asks the
-    model for better ones, within `deadline` seconds. `note` receives at the end of an answer its calls, its usage, that
-    of an unusable next answer, and why a call may be unread (`too_long`, `cut`, `no_json`). `write_error` makes the
-    event that ends the stream in place of wrong or unread calls, behind the last event that has gone out (None: such
-    calls pass)."""
+    """The steps for an answer. `judge` judges its calls; `watch` sees in which places of its text they may begin (None:
+    in none), and `find` finds them there. `holds_text`: they may replace it, so the text waits. `again` (None: never)
+    asks the model for better ones, within `deadline` seconds. `note` receives at the end of an answer its calls, its
+    usage, that of an unusable next answer, and why a call may be unread (`too_long`, `cut`, `no_json`). `write_error`
+    makes the event that ends the stream in place of wrong or unread calls, behind the last event that has gone out
+    (None: such calls pass)."""
 
     judge: JudgeCalls
     find: FindInText
@@ -260,7 +260,7 @@ class JudgedStream:
         return self._text.write(made)
 
     async def _release(self) -> list[bytes]:
-        """The events of whole calls; none where they are wrong and may be replaced."""
+        """Returns the events of whole calls; none if they are wrong and may be replaced."""
         calls = await self._steps.judge(self._held.list_calls())
         is_wrong = any(call.failure is not None for call in calls)
         if is_wrong and self._has_ended and not self.is_taken:

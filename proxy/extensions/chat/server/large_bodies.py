@@ -62,7 +62,7 @@ class LargeBodies:
         return write_next_question(request, turn, results, is_cut=is_cut)
 
     async def read_answer(self, listed: ListedRequest, api: Api, body: bytes) -> ReadAnswer | None:
-        """The parts of an answer; None where it is not a JSON object, or reading it takes too much work."""
+        """Returns the parts of an answer; None if it is not a JSON object, or reading it takes too much work."""
         if not _is_large(listed, body):
             return read_answer(api, body)
         return load_answer(await _ask(listed, READ, write_reading_job(api, body)) or b"")

@@ -1,8 +1,7 @@
-"""The answers to one request that names tools: their calls are judged, and the model is asked again if they cannot
-be repaired.
+"""The answers to one request that names tools. Judges their calls, and asks the model again if they cannot be repaired.
 
-    ModelExchange.judge_whole   the calls of an answer in one piece
-                 .judge_stream  those of a streamed answer, as they come
+ModelExchange.judge_whole   the calls of an answer in one piece
+             .judge_stream  those of a streamed answer, as they come
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ async def stream_on(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGen
 
 
 def find_reason(reply: UpstreamReply, limit: int) -> str:
-    """Returns why a gathered answer is relayed unread; '' where it is not."""
+    """Returns why a gathered answer is relayed unread; '' if it is read."""
     if isinstance(reply.body, bytes):
         return "too_long" if len(reply.body) > limit else ""
     return "cut" if isinstance(reply.body, ReplayedBody) and reply.body.is_broken else "too_long"
@@ -131,7 +130,7 @@ class ModelExchange:
 
     # --- an answer in one piece ---------------------------------------------------------------------------------------
     async def judge_whole(self, reply: UpstreamReply) -> tuple[UpstreamReply, tuple[Repair, ...]] | Response:
-        """The answer for the client, and the repairs in it. If its calls cannot be repaired, the model is asked
+        """The answer for the client, and the repairs in it. If its calls cannot be repaired, the proxy asks the model
         again. In mode `refuse`, an error response for calls that stay wrong."""
         first = await self._read_answer(reply)
         if isinstance(first, UpstreamReply):

@@ -4,7 +4,7 @@
       _answer          asks the model server, passes on errors and unreadable answers unchanged, and has all others
                        judged (model_exchange.py)
 
-An answer without repairs is forwarded byte for byte. A repair changes the bytes of its name or arguments alone.
+An answer without repairs is forwarded byte for byte. A repair changes only the bytes of its name or arguments.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _list_replaced(blank: CallRecord, spent: Spending, retries: int) -> list[Rep
 
 
 def _fill_record(record: CallRecord, judged: JudgedCall, *, is_refused: bool) -> None:
-    """Records a call and its verdict. A wrong call that is not refused goes on, like one on a report-only route."""
+    """Records a call and its verdict. A wrong call that is not refused is forwarded, as on a report-only route."""
     failure, repairs = judged.failure, judged.repairs
     goes_on = failure is not None and not is_refused
     record_call(record, judged.call, judged.policy, repairs, Mode.REPORT if goes_on else Mode.ENFORCE)
