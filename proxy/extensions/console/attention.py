@@ -17,7 +17,7 @@ _LEAST_FAILED: Final = 3
 _MANY_FAILED: Final = 0.10
 _LEAST_ERRORS: Final = 5
 _MANY_ERRORS: Final = 0.50
-# What is made from numbers: with several workers it is made again from the sums.
+# The needs made from numbers: with several workers they are made again from the sums.
 COUNTED: Final = frozenset({"upstream", "failing", "tool_errors", "address"})
 
 Need = dict[str, JsonValue]

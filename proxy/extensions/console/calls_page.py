@@ -52,10 +52,10 @@ def describe_copies(
     """Returns the data for the page's copies, or why there are none.
 
     `call` is the kept call's entry, `values` its arguments as JSON texts, as they came and as they were repaired,
-    `shown` the setting `admin.values`. `sent` is the text of the arguments, `expected` the JSON text of the right
-    arguments on one line: those that the tool took, or null where the arguments broke the tool's rules. A call that was
+    `shown` the setting `admin.values`. `sent` is the text of the arguments. `expected` is the JSON text of the right
+    arguments on one line: those that the tool took, or null if the arguments broke the tool's rules. A call that was
     refused for another reason (a cap, a hook, a budget), that failed or was given up has no `expected`. `target` is the
-    path of a request whose body is the arguments, and `replay` is true where the call's schema is still served.
+    path of a request whose body is the arguments, and `replay` is true if the call's schema is still served.
     """
     if not is_operator:
         return {"no_copy": _READER}
@@ -92,7 +92,8 @@ def _find_expected(call: Mapping[str, Any], values: tuple[bytes, ...]) -> dict[s
 
 
 def _find_target(route: Route, tool: str) -> str:
-    """The path of a request whose whole body is the arguments; '' where a request of the route is not of this form."""
+    """Returns the path of a request whose whole body is the arguments; '' if a request of the route is not of this
+    form."""
     shape = route.shape
     if route.adapter != "plain" or shape.operation is not None or shape.arguments_pointer is not None:
         return ""
@@ -101,7 +102,7 @@ def _find_target(route: Route, tool: str) -> str:
 
 
 def _is_masked(value: JsonValue) -> bool:
-    """Returns whether a text of the value stands for a masked one."""
+    """Returns whether a text of the value is the mask."""
     if isinstance(value, dict):
         return any(map(_is_masked, value.values()))
     return any(map(_is_masked, value)) if isinstance(value, list) else value == MASK
@@ -140,10 +141,10 @@ async def list_calls(data: ConsoleData, question: PageRequest, readers: Readers)
 def _list_entries(data: ConsoleData, call_filter: CallFilter, limit: int, query: Mapping[str, list[str]]) -> bytes:
     """Returns the answer of `/-/calls` as JSON.
 
-    The answer holds the entries, the `cursor` behind the newest one, how many calls are kept (`kept`) and can be kept
-    (`bound`), and how many newer calls than `after` are not in it (`missed`): they are more than `limit`, or have left
-    the ring. `older` is the position that a reader sends as `before` to get the calls that follow, where `has_older`
-    says that there are some. With `changes` the answer also holds the proxy's changes since that position.
+    The answer holds the entries, the `cursor` behind the newest one, and how many calls are kept (`kept`) and can be
+    kept (`bound`). `missed` is the number of calls newer than `after` that are not in it: they are more than `limit`,
+    or have left the ring. `older` is the position that a reader sends as `before` to get the calls that follow, if
+    `has_older` says that there are some. With `changes` the answer also holds the proxy's changes since that position.
     """
     recent, continues, order = data.recent, bool(query.get("after")), _first(query, "sort") or USUAL_SORT
     usual = order == USUAL_SORT
@@ -184,7 +185,7 @@ async def show_call(data: ConsoleData, question: PageRequest, routes: Iterable[R
 
 
 def open_call(data: ConsoleData, kept: KeptCall, *, with_values: bool) -> dict[str, JsonValue]:
-    """Returns everything known about a kept call, and its arguments where they are kept and `with_values` allows it."""
+    """Returns everything known about a kept call, and its arguments if they are kept and `with_values` allows it."""
     shown: dict[str, JsonValue] = {"id": f"{data.recent.boot}.{kept.seq}", **make_entry(kept)}
     shown["stages_ms"] = {name: round(kept.stages[name] * 1000, 3) for name in STAGES if name in kept.stages}
     if kept.failure is not None and (text := kept.failure.compose_answer()):

@@ -55,10 +55,10 @@ async def make_verdict_page(serving: Serving, question: PageRequest) -> Page:
 def read_question(snapshot: Snapshot, question: Mapping[str, JsonValue]) -> tuple[RouteBinding, RawRequest] | str:
     """Returns the route and the request that the operator describes, or a text about the mistake.
 
-    `route` is a route's name, its path, or the path and query of a request. `method` is needed where the path has
-    several routes. `tool` fills `{tool}` in the path. `headers` are the headers of the request. `body` is its body as a
-    JSON value, `text` its body as a string, which need not be JSON; the request of an operation may have no body.
-    On an MCP route with `tool`, `body` holds the arguments only; without `tool`, `body` is a whole message.
+    `route` is a route's name, its path, or the path and query of a request. `method` is needed if the path has several
+    routes. `tool` fills `{tool}` in the path. `headers` are the headers of the request. `body` is its body as a JSON
+    value, `text` its body as a string, which need not be JSON; the request of an operation may have no body. On an MCP
+    route with `tool`, `body` holds the arguments only; without `tool`, `body` is a whole message.
     """
     route, tool, method = question.get("route"), question.get("tool"), question.get("method", "")
     if not isinstance(route, str) or not isinstance(tool, str | None) or not isinstance(method, str):

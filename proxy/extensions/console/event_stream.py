@@ -7,7 +7,7 @@
     event: bye       the proxy ends; this is the last event of the stream
     event: lost      the number of calls that a reader missed because it was too slow or came back too late
 
-The proxy keeps no queue for a reader, only the number of the last call that it has seen, so that a slow reader costs no
+The proxy keeps no queue for a reader, only the number of the last call that it has seen. So a slow reader costs no
 memory and delays no call. The ring of kept calls is read ten times a second while a stream is open.
 """
 
@@ -101,7 +101,7 @@ _WORKERS_EVERY: Final = 0.2
 async def follow_workers(read: ReadCalls, start: str, readers: Readers) -> AsyncGenerator[bytes, None]:
     """Yields the events of all workers, each call once and in order of time.
 
-    The workers are asked only while the stream is open. The end of a worker is announced as `lost`, because its last
+    The workers are queried only while the stream is open. The end of a worker is announced as `lost`, because its last
     calls end with its process.
     """
     readers.count += 1

@@ -29,8 +29,8 @@ STAGES: Final = ("read", "decode", "hooks", "decide", "correction", "gather", "u
 @value_class
 class CallFilter:
     """The filters of entries, which the pages and `calls` read, too (`SEVERAL`, `SINGLE`). An empty field lets
-    everything through; `code` is an error code or that of a violation, `path` a JSON Pointer or its beginning,
-    `conversation` a hash or its beginning; a name that begins with `~` is a fragment, in either case of letters. Each
+    everything through. `code` is an error code or that of a violation, `path` a JSON Pointer or its beginning,
+    `conversation` a hash or its beginning. A name that begins with `~` is a fragment, in either case of letters. Each
     word of `text` is part of something that the entry shows, in any case. `since` in seconds since the epoch; `after`
     and `before` are numbers: only later or earlier entries."""
 
@@ -103,8 +103,8 @@ _words: WeakKeyDictionary[RecentCalls, _NewestTexts[str]] = WeakKeyDictionary()
 
 
 class KeptFigures(NamedTuple):
-    """The figures of a kept request for summaries: its durations in ms (`own`: this proxy's; None for none), how its
-    conversation is known ('' without one), and the failure of its upstream ('' without one)."""
+    """The figures of a kept request for summaries: its durations in ms (`own`: this proxy's; None for none), and the
+    source of its conversation ('' without one). `upstream` is the failure of its upstream ('' without one)."""
 
     route: str
     tool: str
@@ -182,8 +182,8 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _join_words(kept: KeptCall) -> str:
-    """The texts and numbers that the entry shows, case-folded, each on lines of its own. Kept arguments are not among
-    them."""
+    """Returns the texts and numbers that the entry shows, case-folded, each on its own line. Kept arguments are not
+    among them."""
     waiting: list[Any] = [make_entry(kept)]
     shown: list[str] = []
     while waiting:
@@ -219,7 +219,7 @@ def _fits_places(kept: KeptCall, call_filter: CallFilter) -> bool:
 
 
 def is_below(path: str, pattern: str) -> bool:
-    """Returns whether a JSON Pointer is at or below a pattern, in which `*` stands for any step."""
+    """Returns whether a JSON Pointer is at or below a pattern, in which `*` matches any step."""
     steps, parts = path.split("/"), pattern.rstrip("/").split("/")
     return len(steps) >= len(parts) and all(
         part in ("*", step) for step, part in zip(steps[: len(parts)], parts, strict=True)

@@ -261,7 +261,7 @@ _ABOUT_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
 
 
 def _find_counted_place(policy: ToolPolicy | None, violation: Violation) -> Pointer:
-    """The place where a mistake is counted; an unknown key is counted at its object."""
+    """Returns the place of a counted mistake; an unknown key is counted at its object."""
     path = violation.path[:-1] if violation.code is codes.UNKNOWN_FIELD else violation.path
     return _normalise_place(policy, path)
 

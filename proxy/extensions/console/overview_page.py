@@ -1,7 +1,7 @@
 """The pages that summarise: `/-/overview`, `/-/tools/` and `/-/upstreams`.
 
-`/-/overview` shows whether the proxy works and what needs attention, `/-/tools/` shows the mistakes of models with one
-tool, and `/-/upstreams` shows the circuit breaker, statuses, faults and times of each upstream.
+`/-/overview` shows whether the proxy works and what needs attention. `/-/tools/` shows the mistakes of models with one
+tool. `/-/upstreams` shows the circuit breaker, statuses, faults and times of each upstream.
 
 Counts come from the counters of the metrics. Percentiles come from the kept calls, so they cover the last 2,000 calls
 at most (`admin.keep.calls` sets another number).

@@ -1,4 +1,4 @@
-"""Corrections (GoMind's layers 3 and 4): a model is asked for the call that a failed one was meant to be.
+"""Corrections (GoMind's layers 3 and 4): asks a model for the call that a failed one was meant to be.
 
     ModelCorrector   one correction, in order: check the budgets, ask, read the answer, try the call, record the result
       rules          when a layer is asked, and the action for its verdict: the seeds' tables as data

@@ -45,7 +45,7 @@ def _convert(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- the policy key ---------------------------------------------------------------------------------------------------
 def read_correction_policy(value: Written) -> CorrectionPolicy | None:
-    """Reads which corrections a tool's calls may get; None where they are the default."""
+    """Reads which corrections a tool's calls may get; None if they are the default."""
     fields = {
         "validation_feedback": read_switch,
         "semantic_retry": read_switch,
@@ -179,6 +179,6 @@ def _check_prompt(context: Context, at: Pointer, text: str, layer: Layer) -> Non
 
 
 def find_correction(config: Config) -> CorrectionSettings | None:
-    """The model endpoint of a config; None where it has none."""
+    """Returns the model endpoint of a config; None if it has none."""
     found: CorrectionSettings | None = config.sections.get(_SECTION)
     return found

@@ -94,7 +94,7 @@ def read_failing(result: bytes) -> list[tuple[str, ...]]:
 _ESCAPED: Final = 6
 # The most places outside the scope that a note to the model names.
 _NAMED: Final = 5
-# Only after these outcomes the next layer is asked.
+# The next layer runs only after these outcomes.
 _NEXT_LAYER: Final = frozenset({QuestionOutcome.CANNOT_FIX, QuestionOutcome.UNUSABLE, QuestionOutcome.OUT_OF_SCOPE})
 
 
@@ -157,11 +157,12 @@ class ModelCorrector:
         self._budgets = Budgets(settings.budget, services, warn)
 
     def is_on(self, policy: ToolPolicy) -> bool:
-        """Whether calls of a tool may be corrected."""
+        """Returns whether calls of a tool may be corrected."""
         return find_policy(policy).on
 
     def asks_again(self, policy: ToolPolicy) -> bool:
-        """Whether arguments that failed before are asked about: where results are remembered, there may be new ones."""
+        """Returns whether to ask again about arguments that failed before: with remembered results, there may be new
+        ones."""
         return find_policy(policy).trajectory
 
     def note_delivery(
@@ -191,7 +192,7 @@ class ModelCorrector:
         return reply
 
     async def correct(self, failed: FailedCall, try_call: TryCall) -> Delivered | Failure | None:
-        """The result of a corrected call; None where the first failure stands."""
+        """Returns the result of a corrected call; None if the first failure remains."""
         run: _Run | None = None
         policy = find_policy(failed.policy)
         for _ in range(self._settings.max_corrections):
@@ -375,7 +376,7 @@ class ModelCorrector:
 
 
 def _count_changes(proposal: ToolCall | QuestionOutcome, layer: Layer) -> int:
-    """How many places a proposal changes."""
+    """Returns how many places a proposal changes."""
     if isinstance(proposal, QuestionOutcome) or not isinstance(proposal.arguments, Document):
         return 0
     return sum(repair.rule == layer.value for repair in proposal.arguments.repairs)

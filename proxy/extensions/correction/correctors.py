@@ -1,4 +1,4 @@
-"""Gives the calls of a config its corrector. What was remembered of conversations outlives a reload."""
+"""Provides the corrector of a config. The memory of conversations outlives a reload."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Corrections:
         self._debug: tuple[DebugStore, DebugLog] | None = None
 
     def extend(self, config: Config, services: Services) -> Services:
-        """The services with a corrector, where the config has one."""
+        """Returns the services with a corrector, if the config has one."""
         settings = find_correction(config)
         if settings is None:
             return services

@@ -5,11 +5,11 @@ them. The server passes in the function that sends to it (`Exchange`). A redirec
 count as no answer; a question ends after `timeout`.
 
 Questions wait for one of `concurrency` places. Each asks for the best form of answer that the endpoint is not known to
-refuse. An endpoint that answers 4xx or 501 and names the form in its text is asked once more with the next form, and is
-not asked for the refused one again.
+refuse. If an endpoint answers 4xx or 501 and names the form in its text, the question is sent once more with the next
+form. The refused form is not used again.
 
 `Budgets` bound the questions about one call, in one conversation and in one hour, and the tokens of one hour. Several
-users may share a conversation that is known only by its client's address, so it has no budget of its own. The number of
+users may share a conversation that is known only by its client's address, so it has no separate budget. The number of
 tokens is known only after the answer: a question may exceed the budget, and the next one is not asked. The shared store
 counts tokens in thousands; the remainder is counted in this process.
 """
@@ -84,7 +84,7 @@ class Endpoint:
         return True
 
     def leave(self) -> None:
-        """Gives a place back."""
+        """Releases the place."""
         self._places.release()
 
     async def ask(self, messages: Sequence[Mapping[str, str]], forms: Iterable[Form], seconds: float) -> EndpointAnswer:
@@ -104,7 +104,7 @@ class Endpoint:
         return EndpointAnswer(QuestionOutcome.ENDPOINT, format_)
 
     def _select_forms(self, forms: Iterable[Form]) -> list[Form]:
-        """The forms to ask for: none where the operator's own `response_format` stands in the config."""
+        """Returns the forms to try: none if the config has the operator's own `response_format`."""
         settings = self._settings
         if not settings.structured_output or _FORM in settings.body:
             return [NO_FORM]
@@ -176,7 +176,7 @@ class Budgets:
         self._rest: tuple[int, int] = (0, 0)  # an hour, and its tokens below a full thousand
 
     async def take(self, conversation: Conversation, count: int) -> BudgetKind | None:
-        """Takes one question from every budget, and gives None; where a budget is used up, takes from none and gives
+        """Takes one question from every budget, and returns None. If a budget is used up, takes from none and returns
         that one. `count`: the number of questions about this call so far."""
         spent = await self._find_spent(conversation, count)
         if spent is not None and self._warned.get(spent) != self._count_hours():

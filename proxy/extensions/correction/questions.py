@@ -1,13 +1,13 @@
 """The questions to the model endpoint: the messages of one, and the form of its answer.
 
-The messages are a bundled prompt with its placeholders filled in. A prompt is a text file: the system message is
-above a line `---`, the user message below it; `{{name}}` is a placeholder (`core/settings.py` lists the
-names). Filled-in text holds no secrets and has a bounded length.
+The messages are a bundled prompt with its placeholders filled in. A prompt is a text file: the system message is above
+a line `---`, the user message below it; `{{name}}` is a placeholder (`core/settings.py` lists the names). Filled-in
+text holds no secrets and has a bounded length.
 
-The form is the value of `response_format`, made of the layer's verdict and the tool's schema: a model that is held to a
-schema cannot answer with prose or with arguments of a wrong type. Where the schema cannot be in a document of its
-own (arguments that are not an object, a schema too long to send) the form is any JSON object. An endpoint that refuses
-a form is asked without it (`Endpoint`).
+The form is the value of `response_format`, made of the layer's verdict and the tool's schema. A model that has to
+follow a schema cannot answer with prose or with arguments of a wrong type. If the schema cannot be a separate document
+(arguments that are not an object, a schema too long to send), the form is any JSON object. If an endpoint refuses a
+form, the question is sent without it (`Endpoint`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _make_schema_form(schema: dict[str, JsonValue]) -> Form:
 
 
 def _find_arguments_schema(policy: ToolPolicy) -> dict[str, JsonValue] | None:
-    """The tool's schema as a document that can stand inside another; None where it cannot."""
+    """Returns the tool's schema as a document that another can contain; None if there is no such document."""
     if policy.check is None or "object" not in read_facts(policy.check.root).site.types:
         return None
     whole = bundle_schema(policy.check.schemas)

@@ -6,8 +6,8 @@ inspection.
     layer 3   validation_feedback_started -> validation_feedback_success | validation_feedback_failed
     layer 4   contextual_re_resolution.start -> contextual_re_resolution.complete
 
-The seeds also give the model's analysis as an attribute. It quotes arguments ("100 x 468.285"), so it goes to the debug
-log alone.
+The seeds also give the model's analysis as an attribute. It quotes arguments ("100 x 468.285"), so it goes only to the
+debug log.
 
 `DebugLog` (GoMind's debug store) writes whole prompts and answers as JSON Lines, readable only by the owner (0600) and
 bounded: once the file reaches half of `max_size` it replaces `<file>.1`. Entries hold no secrets, but they hold
@@ -51,7 +51,7 @@ class CorrectionRecorder:
         return sum(question.layer is layer for question in self._questions)
 
     def note_start(self, layer: Layer, call: ToolCall, failure: Failure, independent: bool) -> None:
-        """Records that a question is asked."""
+        """Records the beginning of a question."""
         if layer is Layer.VALIDATION_FEEDBACK:
             self._add_event(
                 "validation_feedback_started", layer, call, 1,

@@ -1,11 +1,11 @@
-"""When a layer is asked, and which action its verdict leads to: the seeds' decision tables, as data. Pure.
+"""Decides when a layer runs, and which action its verdict leads to: the seeds' decision tables, as data. Pure.
 
     ACTIVATION   HTTP status -> whether other arguments can help (GoMind, "When Semantic Retry Activates")
     MATRIX       (should_retry, changes, is_transient_error) -> an action ("Decision Matrix")
 
-The seeds call a tool a second time even where the first call may have run; the proxy does not (docs/upstream.md). A
-model is asked about a 503 for idempotent tools alone, and the same payload is sent again only where the rules of
-resends would have allowed it.
+The seeds call a tool a second time even if the first call may have run; the proxy does not (docs/upstream.md). The
+proxy asks a model about a 503 only for idempotent tools, and sends the same payload again only if the rules of resends
+would have allowed it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.extensions.correction.core.words import Layer
 
 
 class Why(StrEnum):
-    """Whether other arguments can help, by status."""
+    """Says by status whether other arguments can help."""
 
     ARGUMENTS = "arguments"  # the tool refused the arguments: it has not run
     CREDENTIALS = "credentials"  # no arguments can help
@@ -71,18 +71,18 @@ MATRIX: Final[Mapping[tuple[bool, bool, bool], Action]] = {
 
 
 def find_status(failure: Failure) -> int:
-    """The status a failure stands for; an error inside a success has that of its category."""
+    """Returns the status of a failure; an error inside a success has that of its category."""
     status = failure.http_status
     return status if status >= 400 else STATUS_OF_CATEGORY[failure.code.category]
 
 
 def is_tools(failure: Failure) -> bool:
-    """Whether the failure is the tool's own answer."""
+    """Returns whether the failure is the tool's own answer."""
     return "upstream_status" in failure.details
 
 
 def asks(layer: Layer, failure: Failure, policy: ToolPolicy, independent: bool) -> bool:
-    """Whether a layer is asked about a failure. `independent`: no earlier result of the conversation is known."""
+    """Returns whether a layer handles a failure. `independent`: no earlier result of the conversation is known."""
     if not find_policy(policy).wants(layer) or not (is_tools(failure) or failure.code is codes.INVALID_ARGUMENTS):
         return False
     if layer is Layer.VALIDATION_FEEDBACK:
@@ -95,7 +95,8 @@ def asks(layer: Layer, failure: Failure, policy: ToolPolicy, independent: bool) 
 
 
 def _is_about_arguments(failure: Failure) -> bool:
-    """Whether other arguments can help. `retryable: false` on a 4xx forbids it (GoMind, "Retry Decision Matrix")."""
+    """Returns whether other arguments can help. `retryable: false` on a 4xx forbids it (GoMind, "Retry Decision
+    Matrix")."""
     return ACTIVATION.get(find_status(failure)) is Why.ARGUMENTS and failure.may_retry and not may_have_run(failure)
 
 
@@ -114,7 +115,7 @@ _BEFORE_SENDING: Final = frozenset(
 
 
 def may_have_run(failure: Failure) -> bool:
-    """Whether a failed call may have run; then it must not be reported as refused only."""
+    """Returns whether a failed call may have run; then it must not be reported as refused only."""
     executed = failure.details.get("executed")
     if executed is not None:
         return executed != Executed.NO
@@ -124,11 +125,11 @@ def may_have_run(failure: Failure) -> bool:
 
 
 def may_go_again(failure: Failure, policy: ToolPolicy, resent: int) -> bool:
-    """Whether a model may ask to send the same payload once more: where resends are left. The proxy has used them up
-    already, except after `retryable: false`."""
+    """Returns whether a model may request to send the same payload once more: only if resends are left. The proxy has
+    used them up already, except after `retryable: false`."""
     return is_tools(failure) and policy.resend.idempotent and policy.resend.max_resends > resent
 
 
 def is_type_error(failure: Failure) -> bool:
-    """Whether one of the violations is a wrong type (the seeds' `type_error`)."""
+    """Returns whether one of the violations is a wrong type (the seeds' `type_error`)."""
     return failure.type_related or any(violation.code is codes.TYPE_MISMATCH for violation in failure.violations)

@@ -1,8 +1,8 @@
 """The memory of a conversation for layer 4: the user's wish, and the results of its last delivered calls.
 
-It is kept only if a tool's policy says `trajectory: on`, and in this process alone, because no argument value may go
-to a shared store. It holds no secrets, is cut, expires, and is kept for a bounded number of conversations. Several
-users may share a conversation that is known only by its address: nothing of it is kept.
+It is kept only if a tool's policy says `trajectory: on`, and only in this process, because no argument value may go to
+a shared store. It holds no secrets, is cut, expires, and is kept for a bounded number of conversations. Several users
+may share a conversation that is known only by its address: nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from proxy.extensions.correction.core.settings import TrajectoryLimits
 # Arguments on their way to a model and back: secrets are masked and restored, and places that did not fail stay.
 # Pure.
 #
-#     hide_secrets(value)          the arguments for the prompt, with every secret masked
-#     restore_secrets(answer, ...) the answer with the original values wherever it repeats shown ones
-#     find_changes(before, after)  the places that differ
-#     find_out_of_scope(...)       those of them that the failure does not name
-#     keep_in_scope(...)           the answer without those
+#     `hide_secrets(value)` masks every secret in the arguments for the prompt.
+#     `restore_secrets(answer, ...)` puts the original values back wherever the answer repeats shown ones.
+#     `find_changes(before, after)` finds the places that differ.
+#     `find_out_of_scope(...)` finds those of them that the failure does not name.
+#     `keep_in_scope(...)` returns the answer without those.
 #
 # A value that is repeated keeps its own text: `1.10` stays `1.10`, also if the model writes 1.1.
 
@@ -171,7 +171,7 @@ class TrajectoryStep:
 
 @value_class
 class Trajectory:
-    """The remembered steps of a conversation, the oldest first. `query` is '' where the user's request is unknown."""
+    """The remembered steps of a conversation, the oldest first. `query` is '' if the user's request is unknown."""
 
     query: str = ""
     steps: tuple[TrajectoryStep, ...] = ()
@@ -256,7 +256,7 @@ class GatheredStream:
 
 
 def _read_result(reply: UpstreamReply, most: int, hidden: FeedbackLimits) -> JsonValue:
-    """The tool's result without secrets; None where the body is not a short text."""
+    """Returns the tool's result without secrets; None if the body is not a short text."""
     if not isinstance(reply.body, bytes) or reply.status >= 300 or len(reply.body) > _LOOKED_AT:
         return None
     body: bytes | Undecodable = reply.body

@@ -24,7 +24,7 @@ from proxy.extensions.correction.rules import MATRIX, Action
 
 
 class Unusable(StrEnum):
-    """Why an answer is not a verdict."""
+    """The reason why an answer is not a verdict."""
 
     NOT_JSON = "not_json"  # no chat completion, or no JSON object in its text
     CUT_OFF = "cut_off"  # `finish_reason: length`: the answer is incomplete
@@ -79,7 +79,7 @@ def read_content(body: bytes) -> str | Unusable:
 
 @value_class
 class Usage:
-    """How many tokens a question and its answer took, by the endpoint's own count; 0 where it does not say."""
+    """The tokens of a question and its answer, by the endpoint's own count; 0 if it does not say."""
 
     prompt: int = 0
     completion: int = 0

@@ -1,4 +1,4 @@
-"""What an agent host does with an answer of this proxy: hand on the tool's result, let the model try again, or stop.
+"""Handles an answer of this proxy in an agent host: hand on the tool's result, let the model try again, or stop.
 
 Pure functions without dependencies. The wheel holds this file as `toolcall_proxy.client` as well, so that an agent host
 needs nothing else of the package. `read` takes whatever response an HTTP client gives (httpx, requests, aiohttp's after
@@ -23,7 +23,7 @@ _RETRYABLE: Final = frozenset(
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """The tool's own answer. `value` is its JSON, or its text where it is not JSON."""
+    """The tool's own answer. `value` is its JSON, or its text if it is not JSON."""
 
     value: Any
     status: int = 200

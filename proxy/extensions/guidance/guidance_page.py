@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 # Guidance on the port where agents call (`guidance: {serve: PATH}`): prompt text or JSON, with the caller's own
 # state.
 #
-# The answer covers the tools that the caller may call, by the routes' `auth`, `jwt`, `allow` and `cors`, and the
-# state of the conversation that the request names, where the route finds one without a body. Tools that an MCP server
+# The answer covers the tools that the caller may call, by the routes' `auth`, `jwt`, `allow` and `cors`. It has the
+# state of the conversation that the request names, if the route finds one without a body. Tools that an MCP server
 # lists are left out, because each client gets its own list there. A request changes nothing.
 
 

@@ -51,9 +51,9 @@ _PREFIX: Final = "toolcall-proxy/"
 
 @value_class
 class InjectionChoice:
-    """The choice of workloads and names: `only` are `kind/name` or `namespace/kind/name` in lower case (empty: all),
-    `namespace` is that of manifests which name none, `config_map` the name of one ConfigMap for all workloads ('': each
-    has its own)."""
+    """The choice of workloads and names. `only` are `kind/name` or `namespace/kind/name` in lower case (empty: all),
+    `namespace` is that of manifests which name none. `config_map` is the name of one ConfigMap for all workloads ('':
+    each has its own)."""
 
     only: tuple[str, ...] = ()
     namespace: str = ""
@@ -158,7 +158,7 @@ def _read_workload(manifest: Manifest, names: frozenset[str] = frozenset(), *, b
 
 @dataclass(slots=True)
 class _Target:
-    """A workload on its way to be injected: its copy, its pod's template, and where that stands in the manifest."""
+    """A workload to be injected: its copy, its pod's template, and the template's place in the manifest."""
 
     index: int
     manifest: Manifest

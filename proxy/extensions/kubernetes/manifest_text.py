@@ -42,7 +42,7 @@ class ManifestDocument:
 
 
 def read_documents(text: str, file: str = "<stdin>") -> list[ManifestDocument]:
-    """The documents of a stream; `file` is its name in messages. Raises InjectionError where it is not YAML."""
+    """The documents of a stream; `file` is its name in messages. Raises InjectionError if it is not YAML."""
     try:
         return [
             ManifestDocument(part, yaml.load(part, Loader=_Loader), file, lines)  # noqa: S506 - a safe one

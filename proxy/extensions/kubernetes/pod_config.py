@@ -43,8 +43,8 @@ _TOKEN_FILE: Final = re.compile(r"\$\{file:([^}]+)\}")
 
 @value_class
 class Given:
-    """The command line's values for a pod: the image, the upstream that is the tool (None: the only one), the Secret,
-    and variables (None: the key of that name in the Secret)."""
+    """The command line's values for a pod: the image, the upstream that is the tool (None: the only one), the Secret.
+    `env` holds variables (None: the key of that name in the Secret)."""
 
     image: str
     upstream: str | None = None

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 @value_class
 class Pod:
-    """The proxy in a pod's manifest: the container ports of calls, of probes and of the operator, and the upstream in
-    the readiness probe of the tool's container ('' for none)."""
+    """The proxy in a pod's manifest: the container ports of calls, of probes and of the operator. `upstream` is the one
+    in the readiness probe of the tool's container ('' for none)."""
 
     calls: int
     probes: int
@@ -93,7 +93,7 @@ def _find_admin_mistake(config: Config, ports: Pod, *, given: bool) -> str:
 # Needs the right to create events (docs/kubernetes.md has the Role), a token of the pod's service account, and the
 # pod's name and uid in the environment (POD_NAME, POD_UID).
 
-# Where a pod finds its service account (Kubernetes, "Accessing the Kubernetes API from a Pod").
+# The folder of a pod's service account (Kubernetes, "Accessing the Kubernetes API from a Pod").
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _WITHIN: Final = 5.0
 # Kubernetes refuses a longer note.
@@ -166,7 +166,7 @@ class PodEvents:
 
 
 # --- `serve` in a Kubernetes pod --------------------------------------------------------------------------------------
-# Where kubelet reads a container's last words; it mounts the file, also on a read-only root, and takes 4096 bytes.
+# Kubelet reads a container's last words here. It mounts the file, also on a read-only root, and takes 4096 bytes.
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 _LONGEST: Final = 4096
 # A tool that is starting is not a trouble yet. The probe in the pod's manifest gives it 10 s.

@@ -87,7 +87,7 @@ def redirect_service(
 def _select(
     index: int, service: Manifest, workloads: Sequence[Workload], findings: Findings, default: str
 ) -> list[Workload]:
-    """The workloads whose pods a Service selects. Where only one of the two names its namespace, that is unknown."""
+    """The workloads whose pods a Service selects. If only one of the two names its namespace, the match is unknown."""
     own, found = get_namespace(service, default), []
     for each in workloads:
         if not matches(service, each.pod):

@@ -1,7 +1,7 @@
 """Takes an injection back: by the record that it left in the annotation `toolcall-proxy/before`.
 
 The record of a workload has the former values of its pod (container, period of grace, preStop, probe, name of the
-port), that of a Service the former targets of its ports. Injecting again begins with taking back, so twice is once.
+port). That of a Service has the former targets of its ports. Injecting again begins with taking back, so twice is once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from proxy.extensions.kubernetes.workloads import (
 @dataclass(slots=True)
 class Record:
     """The former values of a pod. `name` is the name of the tool's port, `renamed` are the places in the tool's
-    container that used it; `stop` and `probe`: whether `inject` wrote the tool's preStop and readiness probe; `sleep`
-    is its own."""
+    container that used it. `stop` and `probe`: whether `inject` wrote the tool's preStop and readiness probe."""
 
     container: str = ""
     grace: int | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 from proxy.core.model.value_class import value_class
 from proxy.extensions.kubernetes.sidecar import CONTAINER, Manifest
 
-# Where the pod's template is in each kind of workload.
+# The path to the pod's template in each kind of workload.
 POD_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
     "Deployment": ("spec", "template"),
     "StatefulSet": ("spec", "template"),
@@ -92,12 +92,12 @@ def get_namespace(manifest: Manifest, default: str = "") -> str:
 
 
 def find_pod_path(manifest: Manifest) -> tuple[str, ...]:
-    """Returns where the pod's template stands."""
+    """Returns the path to the pod's template."""
     return POD_TEMPLATES[manifest["kind"]] if is_workload(manifest) else ("spec", "template")
 
 
 def find_pod(manifest: Manifest) -> Manifest:
-    """The pod's template of a workload; of a Pod, itself. Raises InjectionError where it has no containers."""
+    """The pod's template of a workload; of a Pod, itself. Raises InjectionError if it has no containers."""
     found = manifest
     for key in find_pod_path(manifest):
         found = found.get(key) or {}

@@ -4,8 +4,8 @@
 
 A rule names the count that it rests on, and needs at least `least` calls. If it can, it gives the changed schema;
 `passes` is then the number of counted calls with no other mistake, which would pass. An edit takes the served schema
-and the place of a node (its pointer in the schema), and gives another schema; None if the node is not a part of that
-schema.
+and the place of a node (its pointer in the schema), and returns another schema. It returns None if the node is not a
+part of that schema.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _write_word(word: str) -> str:
     return word if is_plain else dumps(word).decode()
 
 
-# What an operator has already said of nulls, which the proposed line would only repeat or contradict.
+# The operator's decisions about nulls, which the proposed line would only repeat or contradict.
 _DECIDED: Final = (NullOptional.DROP, NullOptional.REFUSE)
 
 
@@ -172,7 +172,7 @@ def _null_refused(check: Check, seen: ToolMistakes, least: int) -> Iterator[Impr
 
 
 def _is_null_of_optional(check: Check, mistake: CountedMistake, least: int) -> bool:
-    """Returns whether enough calls sent null for a declared key that may be left out and has no `x-null` of its own."""
+    """Returns whether enough calls sent null for a declared, optional key without an `x-null`."""
     if mistake.got["null"] < least or not mistake.place or mistake.place[-1] == "*":
         return False
     holders, parts = nodes_at(check, mistake.place[:-1]), nodes_at(check, mistake.place)
@@ -181,7 +181,8 @@ def _is_null_of_optional(check: Check, mistake: CountedMistake, least: int) -> b
 
 
 def _rename_properties(check: Check, parent: Pointer, renames: Renames) -> JsonValue | None:
-    """The schema with the properties of one object under the names that came; None where no single node has them."""
+    """Returns the schema with the properties of one object under the names that came; None if no single node has
+    them."""
     changed: JsonValue | None = check.root.raw
     for sent, own in renames:
         node = _object_with(check, parent, own)

@@ -57,7 +57,7 @@ class CountedMistake:
 class InventedKey:
     """A key that models send and the schema does not declare: `parent` is the place of its object.
 
-    `refused`: the number of calls that were refused for this key alone. `beside` counts the missing required keys that
+    `refused`: the number of calls that were refused only for this key. `beside` counts the missing required keys that
     may have been intended. `instead` counts, by renames of keys that were tried together, how many calls would be right
     with these keys under the names of the schema.
     """
@@ -74,7 +74,7 @@ class InventedKey:
 @value_class
 class ToolMistakes:
     """All counts of one tool. `calls` are all its calls, `would_refuse` those that a report-only route would have
-    refused; `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without a
+    refused. `watched` is the number of seconds since counting began, `since_refusal` the number of seconds without a
     call that would have been refused. `mode`: enforce or report. `repair` is the policy of the config. `values`: the
     operator may see values."""
 

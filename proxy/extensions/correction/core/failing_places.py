@@ -21,9 +21,9 @@ _MOST_FOUND: Final = 100
 
 
 def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence[Violation]) -> list[tuple[str, ...]]:
-    """The places of the violations, in text, and those where the unrepaired arguments break the schema: a place that a
-    repair rule can mend has no violation, but may be corrected too. The list includes the members that the hints of
-    either ask a model to rename or move."""
+    """Returns the places of the violations, in text, and those where the unrepaired arguments break the schema. A place
+    that a repair rule can mend has no violation, but may be corrected too. The list includes the members that the hints
+    of either ask a model to rename or move."""
     found = list(violations)
     if not check.accepts(arguments):
         found += list_violations(check, arguments, ())
@@ -33,9 +33,9 @@ def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence
 
 
 def _list_hinted_places(check: Check, root: JsonValue, found: Iterable[Violation]) -> Iterator[Pointer]:
-    """The places beside those of the violations themselves that a model has to touch to do what their hints say:
-    undeclared keys beside a missing one, the place where a missing key was sent, the declared name of an undeclared
-    key, and all arguments where they are in a wrapper."""
+    """Yields the places, beside those of the violations, that a model has to touch to do what their hints say. These
+    are undeclared keys beside a missing one, the place of a missing key that was sent elsewhere, and the declared name
+    of an undeclared key. If the arguments are in a wrapper, they are all arguments."""
     if find_wrapper(check, root):
         yield ()
     found = list(islice(found, _MOST_FOUND))

@@ -1,4 +1,4 @@
-"""The model endpoint and how it is asked, and what a prompt may hold. Every default stands here, once."""
+"""The model endpoint, its questions, and the contents of a prompt. This file holds every default."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CorrectionPolicy:
     """Which corrections one tool's calls may get. `max_attempts`: questions per layer and call.
 
     `trajectory`: the user's wish and the results of earlier calls are remembered, and layer 4 gets them.
-    `independent_steps`: layer 4 is asked also if no earlier result is known. `scope`: None leaves each layer its own
+    `independent_steps`: layer 4 also runs if no earlier result is known. `scope`: None leaves each layer its own
     (`scope_of`).
     """
 
@@ -72,8 +72,8 @@ def find_policy(policy: _HasAdded) -> CorrectionPolicy:
 # --- the model endpoint and how it is asked ---------------------------------------------------------------------------
 @value_class
 class CorrectionBudget:
-    """How many questions may be asked at most, of one call, in one conversation, and in one hour, and how many tokens
-    they and their answers may cost in an hour; None: any number."""
+    """The most questions for one call, in one conversation, and in one hour, and the most tokens that they and their
+    answers may cost in an hour. None: any number."""
 
     per_call: int = 4
     per_conversation: int = 20
@@ -83,7 +83,7 @@ class CorrectionBudget:
 
 @value_class
 class TrajectoryLimits:
-    """How much is remembered of a conversation: its last `steps` results of at most `max_chars` code points each, for
+    """The limits of a conversation's memory: its last `steps` results of at most `max_chars` code points each, for
     `ttl` seconds after the last one, of the last `conversations`."""
 
     steps: int = 5
@@ -102,13 +102,13 @@ class DebugStore:
 
 @value_class
 class CorrectionSettings:
-    """The model endpoint and how it is asked. Times in seconds, sizes in bytes.
+    """The settings of the model endpoint. Times in seconds, sizes in bytes.
 
     `upstream` names the entry that leads there and `headers` are that entry's (the API key among them); `body` holds
     further members of the request, null removes one. `timeout` is for one question, `deadline` for all of one call.
-    `max_corrections`: corrected calls of one call that may be sent to its tool. `query`: (kind,
-    name) of the places where clients tell what the user wants. `prompts` holds the operator's own, by layer.
-    `structured_output`: the endpoint is asked to answer in the form of the tool's schema.
+    `max_corrections`: corrected calls of one call that may be sent to its tool. `query`: (kind, name) of the places
+    where clients tell what the user wants. `prompts` holds the operator's own, by layer. `structured_output`: requests
+    an answer in the form of the tool's schema.
     """
 
     upstream: str

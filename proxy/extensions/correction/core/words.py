@@ -31,7 +31,7 @@ class BudgetKind(StrEnum):
 
 
 class AnswerFormat(StrEnum):
-    """How the endpoint was held to the form of its answer (`response_format`): a span's and a log line's word."""
+    """The form of answer that the request demanded (`response_format`): a span's and a log line's word."""
 
     STRICT = "strict"  # a JSON Schema that the endpoint has to keep to
     SCHEMA = "json_schema"  # a JSON Schema that it may take as advice

@@ -1,4 +1,4 @@
-"""`python -m proxy.extensions.correction.samples [PORT]` runs the sample tools alone, until Ctrl-C or SIGTERM."""
+"""`python -m proxy.extensions.correction.samples [PORT]` runs only the sample tools, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 

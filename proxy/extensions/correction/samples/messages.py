@@ -91,7 +91,7 @@ class SampleAnswer:
 
 @value_class
 class SampleError:
-    """Why a tool fails (GoMind ToolError). `status`, where given, replaces the status of the category."""
+    """The error of a tool (GoMind ToolError). `status`, if given, replaces the status of the category."""
 
     code: str
     message: str

@@ -1,7 +1,7 @@
 """A scripted endpoint in place of a model, for the demo: it speaks OpenAI's chat completions and knows two answers.
 
 The script finds the tool's name and the arguments in the proxy's bundled prompts, replaces values by its table, and
-answers in the form that it is asked for. To anything else it answers that it cannot help.
+answers in the requested form. To anything else it answers that it cannot help.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`weather` gives the usual weather at a place, computed from a table of cities and their monthly normals.
 
-The date is fixed at 15 July, so the same call has the same answer on every day and every machine. places.csv holds
-monthly mean temperatures in whole degrees Celsius, close to the published normals of 1991-2020: good for a
-demonstration, not for planning a journey.
+The date is fixed at 15 July, so the same call has the same answer on every day and every machine. `places.csv` holds
+monthly mean temperatures in whole degrees Celsius, close to the published normals of 1991-2020. They are good for a
+demonstration, not for planning a journey. They are good for a demonstration, not for planning a journey.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class _Part:
 
 
 class Strictness(Enum):
-    """Whether a vendor holds its model to the schema of a final output; the value: bounds that it does not know."""
+    """When a vendor enforces the schema of a final output; the value: bounds that it does not know."""
 
     NONE = None
     SWITCHED = frozenset[str]()
@@ -97,7 +97,8 @@ def export(policies: Mapping[str, ToolPolicy], vendor: str) -> Exported:
 
 
 def export_outputs(policies: Mapping[str, ToolPolicy], vendor: str) -> Exported:
-    """The final outputs among the tools, as the vendor's structured outputs take them; the others are left alone."""
+    """Returns the final outputs among the tools, in the form of the vendor's structured outputs; other tools are left
+    out."""
     chosen, made = VENDORS[vendor], list[JsonValue]()
     losses: list[str] = []
     left_out: list[str] = []
@@ -131,7 +132,7 @@ def _output_part(tool: str, policy: ToolPolicy, vendor: _Vendor) -> tuple[_Part 
 
 
 def _arguments(policy: ToolPolicy) -> dict[str, JsonValue] | None:
-    """The bundled schema of a tool's arguments, with an object as root; None where it cannot have one."""
+    """Returns the bundled schema of a tool's arguments, with an object as root; None if it cannot have one."""
     if policy.container is not None:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     return {"type": "object"} if policy.check is None else _object(policy.check.schemas)

@@ -1,16 +1,15 @@
 """Guidance: the text for an agent's prompt before it calls tools (GoMind layer 1, Compozy's ReAct header). Pure.
 
 Its parts, in order, as far as they fit: the ReAct header and the type rules, always; the state of one conversation, if
-requested; then a section per tool with its signature and with right and wrong calls. A tool whose section does not fit
-is named, so that agents can request it alone. Deterministic: the same tools give the same text.
+requested. Then follows a section per tool with its signature and with right and wrong calls. A tool whose section does
+not fit is named, so that agents can request it separately. Deterministic: the same tools give the same text.
 
 The right and wrong example calls of a tool (`make_lesson`, GoMind's "few-shot examples") come from its schema. Every
 example has been tried: `decide` forwards a right one byte for byte, and refuses or repairs a wrong one, as the lesson
 says. A wrong call differs from a right one in a single place.
 
-The operator may give their own template (`guidance: {template: FILE}`): text with `{{name}}` in it. A line with an
-empty placeholder alone is left out, with the blank line behind it, so that a conversation without a state leaves no
-gap.
+The operator may give their own template (`guidance: {template: FILE}`): text with `{{name}}` in it. A line with only an
+empty placeholder is left out, with the blank line behind it, so that a conversation without a state leaves no gap.
 """
 
 from __future__ import annotations
@@ -86,7 +85,8 @@ _ALONE: Final = re.compile(r"^[ \t]*\{\{\s*([^{}]*?)\s*\}\}[ \t]*(?:\r?\n|\Z)(?:
 @value_class
 class ToolState:
     """The state of a conversation with one tool: calls used (None if they are not counted) and their limit, failed
-    attempts and their limit, the mistake of the last one, and the container that has to be expanded first."""
+    attempts and their limit. `last_failure` is the mistake of the last one, `to_expand` the container to expand
+    first."""
 
     tool: str
     used: int | None
@@ -225,7 +225,7 @@ _UNKNOWN: Final = "anything_else"
 
 @value_class
 class Wrong:
-    """A wrong call: its mistake in words, and the code of its first violation, or '' where it is repaired."""
+    """A wrong call: its mistake in words, and the code of its first violation, or '' if it is repaired."""
 
     value: JsonValue = field(repr=False)
     what: str

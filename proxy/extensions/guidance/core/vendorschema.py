@@ -1,11 +1,11 @@
 """Schemas that a vendor's strict mode takes (OpenAI "Structured Outputs"): every object closed, every key required.
 
-`make_strict_schema` makes such a schema, which keeps the meaning but is closed: an optional key becomes a required one
+`make_strict_schema` makes such a schema, which keeps the meaning but is closed. An optional key becomes a required one
 that may be null, and the repair `drop_null_optional` removes the null again. Bounds that strict mode does not know are
 left out, and listed as losses.
 
-Translates JSON Schema to Gemini's `Schema`: an OpenAPI 3.0 subset with types in capitals and without references
-(Gemini API, "Function calling", `Schema`).
+Translates JSON Schema to Gemini's `Schema`: an OpenAPI 3.0 subset with types in capitals and without references (Gemini
+API, "Function calling", `Schema`).
 
 References are replaced by their targets; recursion ends where it begins. Parts that the dialect cannot express are
 listed as losses with their places.
@@ -172,7 +172,7 @@ class _Adapter:
         self.losses.append(f"{format_pointer(path) or 'the whole'}: {what}")
 
     def adapt(self, schema: JsonValue, path: Pointer, above: frozenset[str]) -> dict[str, JsonValue]:
-        """Translates one schema. `above` names the definitions it stands in."""
+        """Translates one schema. `above` names the definitions that contain it."""
         self.places += 1
         if not isinstance(schema, dict):
             if schema is False:
