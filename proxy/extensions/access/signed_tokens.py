@@ -80,8 +80,8 @@ class IssuerKeys:
         return Later(partial(self._find_fetched, key_id, algorithm))
 
     def refresh_if_old(self) -> None:
-        """Fetches keys again, beside the calls, once they are older than `refresh`. Those older than `max_age` no
-        longer count."""
+        """Fetches keys again, beside the calls, once they are older than `refresh`. Those older than `max_age` do not
+        count."""
         if self._fetched is None:
             return
         if self._get_age() >= self._issuer.max_age and self._keys:

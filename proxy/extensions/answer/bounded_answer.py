@@ -29,8 +29,8 @@ class BoundedAnswer:
 
 
 async def read_answer(reply: UpstreamReply, most: int) -> BoundedAnswer:
-    """Reads at most `most` bytes of an answer, and of what they decode to. A stream is closed. Raises ReplyBroken if it
-    breaks off."""
+    """Reads at most `most` bytes of an answer, and of what they decode to. A stream is closed. Raises ReplyBroken for a
+    broken one."""
     coding = reply.header("content-encoding").strip().lower()
     raw, is_whole = await _gather(reply.body, most) if not isinstance(reply.body, bytes) else (reply.body, True)
     if coding in ("", "identity"):

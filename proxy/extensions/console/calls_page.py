@@ -92,8 +92,7 @@ def _find_expected(call: Mapping[str, Any], values: tuple[bytes, ...]) -> dict[s
 
 
 def _find_target(route: Route, tool: str) -> str:
-    """Returns the path of a request whose whole body is the arguments; '' if a request of the route is not of this
-    form."""
+    """Returns the path of a request whose whole body is the arguments; '' if the route has no such request."""
     shape = route.shape
     if route.adapter != "plain" or shape.operation is not None or shape.arguments_pointer is not None:
         return ""

@@ -108,8 +108,7 @@ def _merge_overviews(answers: Sequence[Answer]) -> JsonValue:
 
 
 def _merge_tools(answers: Sequence[Answer]) -> JsonValue:
-    """Merges the workers' pages of one tool. Each proposed change is taken from the worker with the most calls for
-    it."""
+    """Merges the workers' pages of one tool. Each proposed change is from the worker with the most calls for it."""
     whole = dict(answers[0])
     whole["outcomes"] = _sum(answer["outcomes"] for answer in answers)
     whole["calls"] = sum(answer["calls"] for answer in answers)

@@ -161,15 +161,14 @@ class ModelCorrector:
         return find_policy(policy).on
 
     def asks_again(self, policy: ToolPolicy) -> bool:
-        """Returns whether to ask again about arguments that failed before: with remembered results, there may be new
-        ones."""
+        """Returns whether to ask again about arguments that failed before: new results may be remembered."""
         return find_policy(policy).trajectory
 
     def note_delivery(
         self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
     ) -> UpstreamReply:
-        """Remembers a tool's whole answer for layer 4, where its policy wants that. A defect here must not cost a
-        caller its answer."""
+        """Remembers a tool's whole answer for layer 4, if its policy wants that. A defect here must not cost a caller
+        its answer."""
         if not find_policy(policy).trajectory:
             return reply
 

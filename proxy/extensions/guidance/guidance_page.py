@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from proxy.server.lifecycle import Serving
 
 # --- guidance for callers ---------------------------------------------------------------------------------------------
-# Guidance on the port where agents call (`guidance: {serve: PATH}`): prompt text or JSON, with the caller's own
-# state.
+# Guidance on the port where agents call (`guidance: {serve: PATH}`): prompt text or JSON, with the caller's state.
 #
 # The answer covers the tools that the caller may call, by the routes' `auth`, `jwt`, `allow` and `cors`. It has the
 # state of the conversation that the request names, if the route finds one without a body. Tools that an MCP server

@@ -35,8 +35,7 @@ class Guidance:
 
 
 def read_guidance(context: Context, files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> Guidance:
-    """Reads the settings of the text that agents read before they call; reports a template that cannot be read or
-    filled in."""
+    """Reads the settings of the text that agents read before they call; reports a template that cannot be used."""
     written = context.mapping("guidance")
     made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
     if "dynamic_state" in written:

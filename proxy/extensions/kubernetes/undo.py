@@ -173,7 +173,7 @@ def _is_config_map(manifest: Manifest, names: Sequence[str]) -> bool:
 
 
 def forget_version(manifest: Manifest) -> Manifest:
-    """A copy without `resourceVersion`: `kubectl apply` would refuse it once the server has written the state of a
-    rollout."""
+    """A copy without `resourceVersion`: `kubectl apply` would refuse it once the server has written a rollout's
+    state."""
     kept = {key: value for key, value in (manifest.get("metadata") or {}).items() if key != "resourceVersion"}
     return manifest | {"metadata": kept}

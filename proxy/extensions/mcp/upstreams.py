@@ -48,10 +48,12 @@ from proxy.telemetry.logs import Log
 
 # --- operations of an HTTP API as one MCP server ----------------------------------------------------------------------
 # Operations of an HTTP API as one MCP server, an `Upstream`: it lists them itself and sends calls to the service.
-# initialize, server/discover, ping     answered here tools/list                            the operations, on one page
-# tools/call                            arrives as the service's own HTTP request and is forwarded to the service GET
-# 405: this server has no stream of its own messages  A session is a random id that identifies one conversation. Nothing
-# is stored under it, so any id is valid, after a restart and in each of several workers too.
+# `initialize`, `server/discover`, `ping` are answered here.
+# `tools/list` has the operations, on one page.
+# `tools/call` arrives as the service's own HTTP request and is forwarded to the service.
+# `GET` gets 405: this server sends no messages without a request.
+# A session is a random id that identifies one conversation. Nothing is stored under it, so any id is valid, after a
+# restart and in each of several workers too.
 
 
 @value_class

@@ -1,1 +1,1 @@
-"""HTTP operations: OpenAPI descriptions, and arguments that stand in path, query, headers, cookies and forms."""
+"""HTTP operations: OpenAPI descriptions, and arguments in path, query, headers, cookies and forms."""

@@ -1,7 +1,7 @@
-"""What happened to calls, written for others.
+"""Records of calls, written for others.
 
-record_section.py, recorder.py, record_file.py, line.py     lines of JSON: arguments (or substitutes) and results
-comparing.py, schema_comparison.py                          the same calls, validated by another config
-escalations.py, delivery.py                                 a signed notice of each escalation, to a webhook
-tracing.py, spans.py, otlp.py                               spans of requests, by OTLP over HTTP (the extra `otel`)
+`record_section.py`, `recorder.py`, `record_file.py` and `line.py` write lines of JSON: arguments (or substitutes) and
+results. `comparing.py` and `schema_comparison.py` validate the same calls by another config. `escalations.py` and
+`delivery.py` send a signed notice of each escalation to a webhook. `tracing.py`, `spans.py` and `otlp.py` send spans of
+requests by OTLP over HTTP (the extra `otel`).
 """

@@ -1,8 +1,8 @@
 """Compares the verdicts of two configs on recorded calls: `compare_line` judges one line by both, `compare_sent` judges
 arguments by two policies, and `ComparisonCounts` adds up the changes.
 
-A substitute keeps only some properties of the text that it replaces. A line is `cannot_tell` where the new schema
-checks another property at that place (enum, pattern, format ...), unless the old schema has the same check and is the
+A substitute keeps only some properties of the text that it replaces. A line is `cannot_tell` if the new schema checks
+another property at that place (enum, pattern, format ...). It is not if the old schema has the same check and is the
 one of the recording.
 """
 
@@ -137,8 +137,8 @@ class ComparisonCounts:
 
 
 def _describe(before: Fate, after: Fate) -> LineComparison:
-    """The change of a fate, and its places: the new errors of a call that is refused now, the old errors of one that is
-    forwarded now, else the repairs that only one of the two has."""
+    """Returns the change of a fate, and its places: the new errors of a call that is refused now, or the old errors of
+    one that is forwarded now. Otherwise they are the repairs that only one of the two has."""
     change = compare_fates(before, after)
     if change == "same":
         return LineComparison(change)
@@ -154,7 +154,7 @@ def _describe(before: Fate, after: Fate) -> LineComparison:
 
 
 def _list_unkept(policy: ToolPolicy, path: Pointer) -> list[dict[str, JsonValue]]:
-    """The keywords of a schema at a place that a stand-in may break although its text satisfies them."""
+    """Returns the keywords of a schema at a place that a substitute may break although its text satisfies them."""
     if policy.check is None:
         return []
     steps = tuple(int(step) if isinstance(step, str) and step.isdecimal() else step for step in path)

@@ -34,15 +34,15 @@ from proxy.upstream.outgoing_client import OutgoingClient, post_json
 # --- each escalation goes to a webhook --------------------------------------------------------------------------------
 # Each escalation goes to a webhook, signed, without any call waiting for it.
 #
-#     make_notice    the notice for a human: the model's answer in parts (Acode FR-041..FR-044), as one JSON value
-#     Delivery       a bounded queue, which one task posts in order, with retries
-#     sign_headers   the signature by which the receiver knows who sent it (https://www.standardwebhooks.com)
+#     `make_notice`: the notice for a human: the model's answer in parts (Acode FR-041..FR-044), as one JSON value.
+#     `Delivery`: a bounded queue, which one task posts in order, with retries.
+#     `sign_headers`: the signature that proves the sender to the receiver (https://www.standardwebhooks.com).
 #
-# A call that escalates only puts its notice into the queue. A notice that is not delivered is logged as lost: the
-# queue is full, the process ends, or the config no longer names a webhook. Where the config names another webhook,
-# queued notices go there (`aim`). A post is tried again after 1, 5, 30 and 120 seconds unless the receiver accepted
-# it (2xx) or refused it (4xx other than 408, 425 and 429). Each try is signed again under the same `webhook-id`, by
-# which a receiver knows it again.
+# A call that escalates only puts its notice into the queue. A notice that is not delivered is logged as lost: the queue
+# is full, the process ends, or the config no longer names a webhook. If the config names another webhook, queued
+# notices go there (`aim`). A post is tried again after 1, 5, 30 and 120 seconds unless the receiver accepted it (2xx)
+# or refused it (4xx other than 408, 425 and 429). Each try is signed again under the same `webhook-id`, by which a
+# receiver knows it again.
 
 # Posts a notice as `dumps` writes it, with these headers; gives the answer's status, or 0. Raises nothing.
 Post = Callable[[JsonValue, Headers], Awaitable[int]]
@@ -124,7 +124,7 @@ class Delivery:
 
 
 def read_key(secret: str) -> bytes:
-    """The bytes a secret stands for: base64 behind `whsec_`, else the text itself."""
+    """Returns the bytes of a secret: base64 behind `whsec_`, otherwise the text itself."""
     if secret.startswith(_PREFIX):
         try:
             return b64decode(secret.removeprefix(_PREFIX), validate=True)

@@ -3,10 +3,10 @@
     {"v":1,"at":...,"route":...,"tool":...,"schema_id":...,"attempt":1,"outcome":"refused","config":...,
      "fate":{"decision":"reject","repairs":[],"errors":[["VAL-010","/at"]]},"sent":"{...}","masked":["/text"]}
 
-`sent` is the text of the arguments as they came, or with stand-ins at `masked`. `"lost": true` replaces it where the
-arguments are too long, or where no stand-in keeps the verdict.
+`sent` is the text of the arguments as they came, or with substitutes at `masked`. `"lost": true` replaces it if the
+arguments are too long, or if no substitute keeps the verdict.
 
-Judging needs no request, conversation or tool: the arguments are read as the route reads them (its text repairs, its
+Judging needs no request, conversation or tool. The arguments are read as the route reads them (its text repairs, its
 limits) and decided by the tool's policy as if it enforced. Hooks, caps and corrections have no part in it.
 """
 
@@ -90,7 +90,7 @@ def reduce_decision(decision: Decision) -> Fate:
 
 
 def compare_fates(before: Fate, after: Fate) -> Change:
-    """How a call's fate changed."""
+    """Returns how a call's fate changed."""
     if before.forwarded != after.forwarded:
         return "newly_accepted" if after.forwarded else "newly_refused"
     if after.forwarded:
@@ -101,12 +101,12 @@ def compare_fates(before: Fate, after: Fate) -> Change:
 
 # --- one recorded call ------------------------------------------------------------------------------------------------
 # --- A recorded call can be judged again on another machine -----------------------------------------------------------
-# A recorded call can be judged again on another machine: stand-ins replace its texts and keep its verdict.
+# A recorded call can be judged again on another machine: substitutes replace its texts and keep its verdict.
 #
-# A stand-in has the length, the punctuation and the character classes of its text (a letter becomes x or X, a digit
-# 1). It is used only where the verdict stays the same: a decisive text (a member of an enum) stays readable. This
-# does not make a call anonymous. Numbers, keys, true, false and null stay as they are. Texts that are secrets are
-# always replaced; where that changes the verdict, the call is lost.
+# A substitute has the length, the punctuation and the character classes of its text (a letter becomes x or X, a digit
+# 1). It is used only if the verdict stays the same: a decisive text (a member of an enum) stays readable. This does not
+# make a call anonymous. Numbers, keys, true, false and null stay as they are. Texts that are secrets are always
+# replaced; if that changes the verdict, the call is lost.
 
 # The most judgements that one call may take; about 4 are usual.
 MOST_JUDGED: Final = 40
@@ -114,7 +114,7 @@ MOST_JUDGED: Final = 40
 
 @value_class
 class StoodIn:
-    """Arguments with stand-ins, and the places of those. None in its place: the call is lost."""
+    """Arguments with substitutes, and their places. None in its place: the call is lost."""
 
     value: JsonValue = field(repr=False)
     masked: tuple[Pointer, ...]
@@ -123,8 +123,8 @@ class StoodIn:
 def stand_in(
     value: JsonValue, limits: FeedbackLimits, is_same: Callable[[JsonValue], bool], *, secrets_alone: bool = False
 ) -> StoodIn | None:
-    """The value with stand-ins for as many texts as possible, or for secrets alone; `is_same` says whether a value has
-    the same verdict."""
+    """Returns the value with substitutes for as many texts as possible, or only for secrets; `is_same` says whether a
+    value has the same verdict."""
     texts = list(_texts(value, ()))
     secret = [path for path, text in texts if is_secret_path(path, limits) or mask_credentials(text) != text]
     plain = [] if secrets_alone else [path for path, _ in texts if path not in set(secret)]
@@ -146,7 +146,7 @@ def stand_in(
 
 
 def make_standin(text: str) -> str:
-    """The stand-in of one text. Of a text that holds a JSON object or list, the keys stay."""
+    """Returns the substitute of one text. Of a text that holds a JSON object or list, the keys stay."""
     if text[:1] in ("{", "["):
         inner = parse(text.encode("utf-8", "surrogatepass"))
         if isinstance(inner, dict | list):
@@ -155,7 +155,7 @@ def make_standin(text: str) -> str:
 
 
 def _in_json(text: str) -> str:
-    """Stand-ins for the texts inside a text of JSON, whose keys and layout stay."""
+    """Replaces the texts inside a text of JSON by substitutes; its keys and layout stay."""
     found: list[str] = []
     at = 0
     while at < len(text):
@@ -241,7 +241,7 @@ def describe_call(record: CallRecord, at: str, config: str) -> dict[str, JsonVal
 
 @value_class
 class RecordedLine:
-    """The content of a line. `sent` is None where the arguments are lost."""
+    """The content of a line. `sent` is None if the arguments are lost."""
 
     route: str
     tool: str
@@ -255,7 +255,7 @@ def write_line(
     fields: Mapping[str, JsonValue], sent: bytes, shape: CallShape, policy: ToolPolicy, *, whole: bool, longest: int
 ) -> bytes:
     """The line of one call. `fields` are its other fields. With `whole` the arguments are kept, except those that the
-    schema marks as secret; otherwise stand-ins replace all values. Arguments of more than `longest` bytes are lost."""
+    schema marks as secret; otherwise all values are replaced. Arguments of more than `longest` bytes are lost."""
     fate = judge_sent(sent, shape, policy)
     row: dict[str, JsonValue] = {"v": VERSION, **fields, "fate": show_fate(fate)}
     if len(sent) > longest:
@@ -323,6 +323,6 @@ def _read_fate(written: dict[str, Any]) -> Fate:
 
 
 def differs(recorded: Fate, judged: Fate) -> bool:
-    """Whether a call's verdict differs from the recorded one."""
+    """Returns whether a call's verdict differs from the recorded one."""
     verdict = (recorded.forwarded, recorded.repairs, recorded.errors)
     return verdict != (judged.forwarded, judged.repairs, judged.errors)

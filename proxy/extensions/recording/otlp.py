@@ -4,7 +4,7 @@ This is the only file that uses OpenTelemetry, and it is imported only if traces
 reads sampler, resource, batching, endpoint, headers and TLS from the standard variables `OTEL_*`.
 
 Spans are made from finished records (`spans.py`) and queued as `ReadableSpan`s. The SDK advises against making those by
-hand; but its tracer assigns a span's id while the span runs, and the proxy's ids are in the upstream's `traceparent`
+hand. But its tracer assigns a span's id while the span runs, and the proxy's ids are in the upstream's `traceparent`
 before a record exists. A thread of the SDK exports, so the event loop never waits for a collector. Spans beyond the
 length of the queue are dropped and counted.
 """

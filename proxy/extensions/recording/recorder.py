@@ -36,8 +36,8 @@ from proxy.telemetry.metrics import Metrics
 # --- the file of recorded calls ---------------------------------------------------------------------------------------
 # The file of recorded calls: a thread writes it, and the console reads the last lines of a tool from it.
 #
-#     RecordFile.add     in the caller: queues a function that makes a line, or drops it where the queue is full
-#     RecordFile._run    in the thread: makes the lines (substitutes are judged here), writes and rotates
+#     `RecordFile.add`, in the caller: queues a function that makes a line, or drops it if the queue is full.
+#     `RecordFile._run`, in the thread: makes the lines (substitutes are judged here), writes and rotates.
 #
 # A full disk costs lines, never calls. No link is followed, and new files have mode 0600 (`proxy/file_writing.py`).
 # Beyond `max_size` it becomes FILE.1.gz, that FILE.2.gz, and so on, `keep` of them. Lines are counted: written,

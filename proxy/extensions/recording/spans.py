@@ -43,7 +43,7 @@ class Parent:
 
 
 def read_parent(traceparent: str | None) -> Parent | None:
-    """The parent that a header names; None where it is missing or malformed."""
+    """Returns the parent that a header names; None if it is missing or malformed."""
     if traceparent is None or read_trace_id(traceparent) is None:
         return None
     trace_id, span_id, flags = traceparent.split("-")[1:4]

@@ -41,7 +41,7 @@ _MERGED_AT_ONCE: Final = 128
 
 
 class StoreCopy(MemoryStore):
-    """What this process knows of a shared store, for when that goes away."""
+    """This process's copy of a shared store, for when that goes away."""
 
     def learn_episode(self, key: str, episode: Episode | None, ttl: float) -> None:
         """Sets an episode to its state elsewhere. `ttl` is in seconds, and unused without an episode."""
@@ -230,7 +230,7 @@ class FallbackStore:
         return used
 
     async def _reserve(self, key: str, limit: int, ttl: float) -> int | None:
-        """Takes a slot. A call that is cancelled meanwhile gives its slot back."""
+        """Takes a slot. A call that is canceled in between gives its slot back."""
         reserved = self._remote.reserve(key, limit, ttl)
         try:
             return await asyncio.shield(reserved)
@@ -264,14 +264,14 @@ class FallbackStore:
 
     # --- rates --------------------------------------------------------------------------------------------------------
     async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
-        """Memory counts the calls of this process beside the store, and goes on alone while that is away."""
+        """Memory also counts the calls of this process, and decides while the store is away."""
         here = await self._local.take_rates(rates)
         found = await self._ask(rates[0].key, lambda: self._remote.take_rates(rates))
         return here if isinstance(found, Unreachable) else found
 
     # --- up and away --------------------------------------------------------------------------------------------------
     async def _ask(self, key: str, ask: Callable[[], Awaitable[R]]) -> R | Unreachable:
-        """The remote store's answer, or Unreachable; at once where the store is known to be away."""
+        """Returns the remote store's answer, or Unreachable; at once if the store is known to be away."""
         if not self._up:
             return _AWAY
         try:

@@ -29,7 +29,7 @@ from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, Rate
 R = TypeVar("R")
 
 _KEPT: Final = (KEPT_ATTEMPTS, KEPT_DIGESTS)
-# Stands for the call of a failed attempt that has no id.
+# The call of a failed attempt that has no id.
 _NO_CALL: Final = "-"
 # The time to live of a probe's key, in milliseconds.
 _PROBE_TTL: Final = 1000

@@ -216,7 +216,7 @@ class RedisRemote:
         return self._queue.submit(operations.probe(self._keys.probe(key)))
 
     async def list_episodes(self, most: int) -> Sequence[tuple[str, Episode]]:
-        """Running episodes, found by SCAN: one that begins or ends meanwhile may be missing or present."""
+        """Running episodes, found by SCAN: one that begins or ends during the scan may be missing or present."""
         names = await self._connections.scan(self._keys.episodes, most)
         found: list[tuple[str, Episode]] = []
         for first in range(0, len(names), _PAGE):

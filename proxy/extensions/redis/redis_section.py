@@ -127,7 +127,7 @@ def _read_database(text: str) -> int:
 
 # --- the section ------------------------------------------------------------------------------------------------------
 def read_settings(context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
-    """Reads the keys of `state` about the store's address and connections; None where they have mistakes."""
+    """Reads the keys of `state` about the store's address and connections; None if they have mistakes."""
     if find_spec("redis") is None:
         hint = "install it: pip install '.[redis]' in a clone"
         context.mistake(("state", "backend"), "the client library `redis` is not installed", hint)

@@ -36,7 +36,7 @@ class SeenEpisode:
 
 @value_class
 class SlotCount:
-    """The number of used slots, and the count's remaining time to live in seconds (0 where no slot is used)."""
+    """The number of used slots, and the count's remaining time to live in seconds (0 if no slot is used)."""
 
     used: int
     ttl: float

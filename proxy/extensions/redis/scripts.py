@@ -1,10 +1,10 @@
 """The store's operations as Lua scripts: each runs atomically, on one key or on keys of one slot, and sets a time to
 live on what it writes.
 
-An episode is a hash: `n` attempts, `f` failed calls, for the last of them `a<number of the call>` (attempt, digest,
-call and lines, with spaces between) and `d`, the latest refused arguments (`<digest>:<times>`, with spaces between, the
-latest last). A failure changes it as `core.contract.attempts.add` does. The rule is written again below in Lua, because
-it must run where the data is; `tests/extensions/redis/test_scripts.py` compares the two.
+An episode is a hash. `n` counts attempts, `f` failed calls; the last of them have `a<number of the call>` (attempt,
+digest, call and lines, with spaces between). `d` holds the latest refused arguments (`<digest>:<times>`, with spaces
+between, the latest last). A failure changes it as `core.contract.attempts.add` does. The rule is repeated below in Lua,
+because it must run next to the data; `tests/extensions/redis/test_scripts.py` compares the two.
 
 Numbers arrive as text; times are milliseconds. A script without a result gives false, which a client sees as nil.
 """
@@ -146,8 +146,8 @@ return 1
 """
 )
 
-# `take` is the rule of `state/memory.py`: a time, and interval and burst of each key -> the key (from 1) that has to be
-# waited for the longest and how many microseconds, or false
+# `take` is the rule of `state/memory.py`. From a time, and interval and burst of each key, it returns the key (from 1)
+# with the longest wait and that wait in microseconds, or false.
 TAKE_RULE = """
 local function take(now, numbers)
   local which, worst, after = 0, 0, {}

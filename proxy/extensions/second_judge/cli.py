@@ -45,8 +45,7 @@ class SecondOpinions:
         self._runner.close()
 
     def find_difference(self, check: Check, value: JsonValue) -> Opinion | None:
-        """The second judge's opinion where it differs from the check's verdict; None if both agree or it cannot
-        tell."""
+        """The second judge's opinion if it differs from the check's verdict; None if both agree or it cannot tell."""
         answer = self._runner.run(self._pool.run(JOB, dumps(value), share_question(check), seconds=SECONDS))
         if not isinstance(answer, Done):
             return None

@@ -4,9 +4,9 @@
               the call (`sample_call` of call/judging.py): nothing waits for it
     always    every call before it goes: one that the second judge refuses, or says nothing about in time, is not sent
 
-A child that exceeds its time or memory is killed (`proxy/offload`). What the second judge cannot tell, because it does
-not know a keyword as we read it, is not an objection. Only calls that the generated code has accepted are asked about,
-so in a disagreement the second judge is always the one that refuses.
+A child that exceeds its time or memory is killed (`proxy/offload`). If the second judge does not know a keyword as we
+read it, it cannot tell, which is not an objection. Only calls that the generated code has accepted reach it, so in a
+disagreement the second judge is always the one that refuses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEMORY: Final = 256 * MIB
 # Sampled calls that may wait for an answer at a time; one more is not asked about.
 MAX_SAMPLED: Final = 4
 
-# What came of a question: the values of the metric's label.
+# The outcomes of a question: the values of the metric's label.
 AGREED: Final = "agreed"
 DISAGREED: Final = "disagreed"
 CANNOT_TELL: Final = "cannot_tell"
@@ -85,7 +85,7 @@ class SecondJudges:
         await self._beside.close()
 
     def _report(self, route: str, policy: ToolPolicy, outcome: str, opinion: Opinion) -> None:
-        """Counts an opinion. What is logged names the schema and the place in it, and no value."""
+        """Counts an opinion. The log names the schema and the place in it, and no value."""
         tool = policy.tool if self._metrics.knows(route, policy.tool) else OTHER
         self._counts[route or OTHER, tool, outcome] += 1
         fields = {"route": route, "tool": policy.tool, "schema": policy.schema_id}

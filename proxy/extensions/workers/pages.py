@@ -1,7 +1,7 @@
 """The pages of the operator's port above several workers, made of the workers' own pages.
 
-One worker answers where all workers would answer the same (routes, schemas, a dry run). All workers are asked where
-each has a part of the answer (metrics, calls, the state of a drain), and for a reload, a drain and a new log level. The
+One worker answers where all workers would answer the same (routes, schemas, a dry run). All workers are queried if each
+has a part of the answer (metrics, calls, the state of a drain), and for a reload, a drain and a new log level. The
 answers have the same shape as those of a single proxy: counts are summed, and the highest percentile is shown.
 """
 
@@ -113,8 +113,8 @@ def _merge_answers(answers: Sequence[Answer]) -> JsonValue:
 
 
 def merge_attempts(answers: Sequence[Answer]) -> JsonValue:
-    """Merges the workers' lists of episodes. An episode's row is that of the worker in which it failed last, which
-    alone knows when that was."""
+    """Merges the workers' lists of episodes. An episode's row is that of the worker in which it failed last, because
+    only that worker knows the time."""
     rows = group_rows((row for answer in answers for row in answer["attempts"]), lambda row: row["key"])
     latest = (max(same, key=lambda row: str(row.get("last", ""))) for same in rows)
     return {"attempts": sorted(latest, key=lambda row: not row["waiting"])}
@@ -130,7 +130,7 @@ async def _metrics(worker_pool: WorkerPool, question: PageRequest) -> Page:
 
 
 def make_target(question: PageRequest) -> str:
-    """The path and query that a worker is asked for."""
+    """Returns the path and query to request from a worker."""
     return f"{question.path}?{question.query}" if question.query else question.path
 
 

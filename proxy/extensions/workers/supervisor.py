@@ -1,8 +1,8 @@
 """Several processes behind one port (`workers`): the kernel spreads connections over them (SO_REUSEPORT).
 
-Each worker is an ordinary proxy with an operator's port of its own on loopback, protected by a token that only the
-worker and the supervisor know. The supervisor serves no calls. It starts workers, replaces one that dies, passes
-signals on, and answers the real operator's port with the workers' pages (`pages.py`); metrics are summed (`merged.py`).
+Each worker is an ordinary proxy with a separate operator's port on loopback, protected by a token that only the worker
+and the supervisor know. The supervisor serves no calls. It starts workers, replaces one that dies, passes signals on,
+and answers the real operator's port with the workers' pages (`pages.py`); metrics are summed (`merged.py`).
 
     start.start_workers    opens the shared port, the workers, the operator's port
     WorkerPool             keeps the processes running

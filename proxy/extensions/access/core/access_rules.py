@@ -262,8 +262,8 @@ def _may_have_one_of(claim: JsonValue, values: Sequence[JsonValue]) -> bool:
 
 
 def names_tool(rule: AccessRule, tool: str, hints: Hints | None) -> bool:
-    """Returns whether a rule applies to a tool with these `hints`. A rule about hints never fits a tool that is not
-    listed (None)."""
+    """Returns whether a rule applies to a tool with these `hints`. One about hints never fits a tool that is not listed
+    (None)."""
     return any(fnmatchcase(tool, pattern) for pattern in rule.tools) and (not rule.hints or _has_hints(rule, hints))
 
 
@@ -295,8 +295,7 @@ def _has_hints(rule: AccessRule, hints: Hints | None) -> bool:
 
 
 def find_sent(checked: CheckedCall) -> JsonValue:
-    """The arguments of a call as they would be sent; ABSENT for bytes that the proxy cannot read, though the service
-    might."""
+    """The arguments of a call as sent; ABSENT for bytes that the proxy cannot read, though the service might."""
     return checked.value if checked.enforced else find_arguments(checked.call)
 
 

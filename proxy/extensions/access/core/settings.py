@@ -15,8 +15,8 @@ from proxy.core.model.values import JsonValue, Pointer
 # --- what is found out about a token ----------------------------------------------------------------------------------
 @value_class
 class TokenRefused:
-    """The reason why a token is rejected: the client's `error_description` (RFC 6750 section 3), without a part of the
-    token."""
+    """The reason why a token is rejected: the client's `error_description` (RFC 6750 section 3), without a part of
+    it."""
 
     reason: str
 

@@ -220,7 +220,7 @@ class AnswerResult:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and prints the table; gives the exit code: 1 where a wrong call was accepted or a clean answer
+    """Measures and prints the table; returns the exit code: 1 if a wrong call was accepted or a clean answer
     changed."""
     try:
         turns = list_bundled_turns() + (read_turns(args.file) if args.file else [])

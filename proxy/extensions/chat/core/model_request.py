@@ -71,7 +71,7 @@ class ModelRequest:
         return self.body.get("n") in (None, 1)
 
     def may_call(self, names: Sequence[str]) -> bool:
-        """Returns whether the request lets one answer call these tools: by `tool_choice`, and by whether calls may be
+        """Returns whether the request allows these tools in one answer: by `tool_choice`, and by whether calls may be
         parallel."""
         choice = self.body.get("tool_choice") or self.body.get("function_call")
         if choice == "none":

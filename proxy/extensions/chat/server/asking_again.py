@@ -80,8 +80,7 @@ class Spending:
         return replace(self, usage=sum_usage(self.usage, usage), lost=count_tokens(usage))
 
     def may_go_on(self, settings: ModelSettings) -> bool:
-        """Returns whether the model may be asked once more; the estimate for the next answer is the cost of the
-        latest."""
+        """Returns whether the model may be asked once more; the latest answer's cost is the estimate for the next."""
         retries = settings.retries if settings.retry_deadline else 0
         return self.answers <= retries and self.again + self.latest <= settings.retry_tokens
 

@@ -114,8 +114,8 @@ class CallJudge:
     async def judge_text(
         self, request: ModelRequest, calls: list[FoundCall], conversation: Conversation
     ) -> list[JudgedCall] | None:
-        """The judged calls of a text; None unless the request lets the model make them, and each has the name of a tool
-        and is valid."""
+        """The judged calls of a text; None unless the request lets the model make them, and each names a tool and is
+        valid."""
         if not request.may_call([call.name for call in calls]):
             return None
         judged = await self.judge(request, calls, conversation)

@@ -181,8 +181,7 @@ def _is_null_of_optional(check: Check, mistake: CountedMistake, least: int) -> b
 
 
 def _rename_properties(check: Check, parent: Pointer, renames: Renames) -> JsonValue | None:
-    """Returns the schema with the properties of one object under the names that came; None if no single node has
-    them."""
+    """Returns the schema with an object's properties under the names that came; None if no single node has them."""
     changed: JsonValue | None = check.root.raw
     for sent, own in renames:
         node = _object_with(check, parent, own)

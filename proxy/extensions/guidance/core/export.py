@@ -97,8 +97,7 @@ def export(policies: Mapping[str, ToolPolicy], vendor: str) -> Exported:
 
 
 def export_outputs(policies: Mapping[str, ToolPolicy], vendor: str) -> Exported:
-    """Returns the final outputs among the tools, in the form of the vendor's structured outputs; other tools are left
-    out."""
+    """Returns the final outputs among the tools, in the form of the vendor's structured outputs."""
     chosen, made = VENDORS[vendor], list[JsonValue]()
     losses: list[str] = []
     left_out: list[str] = []
@@ -212,8 +211,7 @@ def _join_properties(known: dict[str, JsonValue], more: dict[str, JsonValue]) ->
 
 
 def _give_items(schema: JsonValue) -> None:
-    """Adds `items: {}` to arrays without `items`, which OpenAI refuses. The meaning stays. Changes the copy in
-    place."""
+    """Adds `items: {}` to arrays without `items`, which OpenAI refuses. The meaning stays. Changes the copy."""
     if isinstance(schema, list):
         for item in schema:
             _give_items(item)

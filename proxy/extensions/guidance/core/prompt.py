@@ -85,8 +85,7 @@ _ALONE: Final = re.compile(r"^[ \t]*\{\{\s*([^{}]*?)\s*\}\}[ \t]*(?:\r?\n|\Z)(?:
 @value_class
 class ToolState:
     """The state of a conversation with one tool: calls used (None if they are not counted) and their limit, failed
-    attempts and their limit. `last_failure` is the mistake of the last one, `to_expand` the container to expand
-    first."""
+    attempts and their limit. `last_failure` is the last mistake, `to_expand` the container to expand first."""
 
     tool: str
     used: int | None

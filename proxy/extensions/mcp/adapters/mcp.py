@@ -6,7 +6,7 @@
               and a JSON-RPC error hides the text from the model in two (specification 2025-11-25, "Error Handling")
 
 Failures that concern no call (credentials, origins, an unreadable body) get an HTTP status with a JSON-RPC error as
-body. A batch that calls a tool is refused whole: servers run every element of a batch, so an array must not bypass the
+body. A batch that calls a tool is refused whole. Servers run every element of a batch, so an array must not bypass the
 check, and no revision since 2025-06-18 has batches.
 """
 
@@ -194,7 +194,7 @@ def _find_conversation(found: Message, request: RawRequest, shape: CallShape) ->
 
 
 def replace_tool_name(text: bytes, tool: str) -> bytes:
-    """The body of a call with another tool name; unchanged where it has that name, or no name."""
+    """Returns the body of a call with another tool name; unchanged if it has that name, or no name."""
     try:
         start, end = find_span(text, _NAME)
     except LookupError:
@@ -203,7 +203,7 @@ def replace_tool_name(text: bytes, tool: str) -> bytes:
 
 
 def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
-    """The body with these arguments; unchanged where it neither has nor needs arguments."""
+    """Returns the body with these arguments; unchanged if it neither has nor needs arguments."""
     try:
         find_span(text, _ARGUMENTS)
     except LookupError:

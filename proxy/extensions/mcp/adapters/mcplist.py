@@ -33,7 +33,7 @@ MAX_PAGES: Final = 200
 # Tools of one page that is read in a child process, and bytes of one schema there: the largest real one has 60 KB.
 MAX_TOOLS: Final = 10_000
 MAX_SCHEMA: Final = 256 * 1024
-# Stands for the length of a schema that is missing, or was too large to keep.
+# The length of a schema that is missing, or was too large to keep.
 _NONE: Final = -1
 _TOO_LARGE: Final = -2
 _TWO_READINGS: Final = -3
@@ -96,7 +96,7 @@ def make_list_request(
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 def find_answer(content_type: str, body: bytes, request_id: JsonValue) -> dict[str, JsonValue] | None:
-    """The JSON-RPC answer to a request, in a body of either kind; None where it is not (or not yet) there."""
+    """Returns the JSON-RPC answer to a request, in a body of either kind; None if it is not (or not yet) there."""
     if content_type.partition(";")[0].strip().lower() == "text/event-stream":
         candidates: Iterable[bytes] = list_data(body)
     else:

@@ -135,8 +135,7 @@ def read_message(request: RawRequest, limits: TextLimits) -> Message | MessageBa
 
 
 def _find_ambiguity(value: dict[str, JsonValue]) -> JsonProblem | None:
-    """The problem of a message that a server which ignores the case of names could read differently; None without
-    one."""
+    """The problem of a message that a server which ignores the case of names could read differently, or None."""
     places = _MESSAGE + _CALLED if value.get("method") == CALL else _MESSAGE
     return next((found for place in places if (found := find_case_duplicate(value, place)) is not None), None)
 
@@ -182,8 +181,8 @@ def _read_id(value: dict[str, JsonValue]) -> JsonValue:
 
 
 def write_id(value: JsonValue) -> bytes:
-    """A JSON-RPC id as JSON: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null); b'' for any other value,
-    and for a text that no answer could repeat, because it has half a character."""
+    """Returns a JSON-RPC id as JSON: a text or a number (JSON-RPC 2.0 section 4; MCP forbids null). Any other value
+    gives b'', as does a text that no answer could repeat, because it has half a character."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | LosslessFloat):
         return b""
     try:
@@ -232,8 +231,8 @@ class Mirror:
 
 
 def find_mirrors(schema: JsonValue) -> tuple[Mirror, ...]:
-    """The parameters that a tool's inputSchema marks with `x-mcp-header`; only those reached by `properties` alone
-    count ("Schema Extension")."""
+    """Returns the parameters that a tool's inputSchema marks with `x-mcp-header`. Only those reached through nothing
+    but `properties` count ("Schema Extension")."""
     return tuple(_list_mirrors(schema, ()))
 
 
@@ -281,8 +280,7 @@ def _pair_headers(request: RawRequest, message: Message) -> tuple[tuple[str, str
 
 
 def _find_repeated_header(request: RawRequest) -> str:
-    """A message about a repeating header that is twice, because two readers could take different values; ''
-    otherwise."""
+    """A message about a repeating header that is twice, as two readers could take different values; otherwise ''."""
     seen: set[str] = set()
     for name, _ in request.headers:
         if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
@@ -315,7 +313,7 @@ def update_headers(headers: Headers, tool: str, mirrors: tuple[Mirror, ...], arg
 
 
 def rename_in_headers(headers: Headers, tool: str) -> Headers:
-    """The headers of a call with another tool name in `Mcp-Name`, where they have one."""
+    """Returns the headers of a call with another tool name in `Mcp-Name`, if they have one."""
     return tuple((name, encode_value(tool) if name == NAME_HEADER else value) for name, value in headers)
 
 
@@ -364,7 +362,7 @@ def _find_at(arguments: JsonValue, path: Pointer) -> JsonValue:
 
 
 def _write_text(value: JsonValue) -> str | None:
-    """A value in the specification's spelling ("Type conversion"); None where it has no header."""
+    """Returns a value in the specification's spelling ("Type conversion"); None if it has no header."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float | LosslessFloat):

@@ -87,8 +87,8 @@ def find_missing_command(words: Sequence[str]) -> list[str]:
 
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> tuple[list[str], bool]:
-    """Lines that explain why no MCP server answers at a URL, none if one does, and whether they are final: a server
-    that requires a login may get it from its clients."""
+    """Returns lines that explain why no MCP server answers at a URL, none if one does, and whether they are final. A
+    server that requires a login may get it from its clients."""
     from proxy.extensions.mcp.importing.mcp import read_mcp
     from proxy.extensions.operations.importing.harvest import ImportProblem
 

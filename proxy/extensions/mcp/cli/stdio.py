@@ -139,7 +139,7 @@ def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
 
 
 def _read_variables(written: Sequence[str]) -> dict[str, str]:
-    """The headers whose values stand in the environment. Raises LookupError, whose message names the missing ones."""
+    """Returns the headers whose values are in the environment. Raises LookupError, which names the missing ones."""
     headers: dict[str, str] = {}
     for word in written:
         name, _, variable = word.partition("=")

@@ -88,7 +88,7 @@ def _check_process(context: Context, route: WrittenRoute) -> Iterator[Finding]:
 
 
 def _check_servers(context: Context, route: WrittenRoute) -> Iterator[Finding]:
-    """Checks that `servers` stands on an MCP route, and not beside keys about a single server."""
+    """Checks that only an MCP route has `servers`, and has it without keys about a single server."""
     if "servers" not in route.entry:
         for key in ("prefix", "servers_wait"):
             if key in route.entry.get("mcp", {}):
@@ -160,7 +160,7 @@ class McpRoutes:
     def complete_upstreams(
         self, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...], written: Mapping[str, JsonValue]
     ) -> dict[str, UpstreamConfig]:
-        """The upstreams as the routes need them, and those that stand for several servers or for operations."""
+        """Returns the upstreams that the routes need, and those that represent several servers or operations."""
         return add_operations(add_joined(widen_session_pools(upstreams, routes, written), routes), routes)
 
     def make_metadata_routes(

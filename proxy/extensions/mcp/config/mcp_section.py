@@ -1,9 +1,9 @@
 """Reads routes with `protocol: mcp`: their own defaults, the operator's rules for listed tools, and OAuth metadata.
 
-Further routes relay the OAuth metadata of the servers (RFC 9728). A refused client asks for
-`/.well-known/oauth-protected-resource` followed by the path of its server, and then for the well-known path alone. Both
-lead to the server; the second only where the config has a single such server. If the server's URL has a path, the
-well-known path goes before it (RFC 9728 section 3.1).
+Further routes relay the OAuth metadata of the servers (RFC 9728). A refused client requests
+`/.well-known/oauth-protected-resource` followed by the path of its server, and then only the well-known path. Both lead
+to the server; the second only if the config has a single such server. If the server's URL has a path, the well-known
+path goes before it (RFC 9728 section 3.1).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from proxy.core.schema.nodes import Schemas
 from proxy.extensions.mcp.config.model import McpConfig, find_mcp
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
 
-# Defaults that differ on these routes: tools of agents run for minutes, their arguments hold whole files (the servers
-# of the Python SDK accept 4 MiB), and the protocol gives statuses a meaning.
+# Defaults that differ on these routes. Tools of agents run for minutes, and their arguments hold whole files (the
+# servers of the Python SDK accept 4 MiB). The protocol gives statuses a meaning.
 MCP_DEFAULTS: Final[Written] = {
     "timeout": "5m",
     "limits": {"body": "4MiB"},
@@ -58,7 +58,7 @@ OWN_CHILD_DEFAULTS: Final[Written] = {**MCP_DEFAULTS, "timeout": "off"}
 
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-# Where a server of 2025-03-26 describes its authorization server, which it is itself ("Server Metadata Discovery").
+# The path at which a server of 2025-03-26 describes its authorization server, itself ("Server Metadata Discovery").
 _AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
 
 
@@ -84,7 +84,7 @@ class McpReader:
         return merge_layers(self.defaults, self.catalogue.defaults, entry)
 
     def read(self, entry: Written, at: Pointer, route: str) -> McpConfig:
-        """How the route treats the tools that its server lists. `route` is its name."""
+        """Returns the route's rules for the tools that its server lists. `route` is its name."""
         value = entry.get("mcp", {})
         at = (*at, "mcp")
         made: dict[str, Any] = {key: reveal(value[key]) for key in ("unknown_schema", "on_bad_schema") if key in value}
@@ -222,7 +222,7 @@ def _read_collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
     made: dict[str, Any] = {"auto_expand": reveal(value["auto_expand"])} if "auto_expand" in value else {}
     if "require_expansion" in value:
         made["require_expansion"] = read_switch(value["require_expansion"])
-    name = reveal(value.get("name", ""))  # '' where what stands there is reported already
+    name = reveal(value.get("name", ""))  # '' if the value is reported already
     return Container(name, "mcp", expand="proxy", **made), reveal(value.get("description", ""))
 
 
@@ -237,7 +237,7 @@ def make_metadata_routes(
 
 
 def _has_metadata(route: RouteEntry, upstreams: Mapping[str, UpstreamConfig]) -> bool:
-    """Whether the server behind a route may ask clients for tokens; it cannot where the proxy asks for them itself."""
+    """Returns whether the server behind a route may request tokens from clients; not if the proxy requests them."""
     upstream = upstreams.get(route.upstream)
     asks_here = route.policy.auth is not None and not route.policy.auth.forward
     return (

@@ -1,5 +1,5 @@
-"""Reads the upstreams of MCP routes that do not lead to one server: `servers` (several MCP servers behind one path) and
-`operations` (tools of the catalogue whose calls are HTTP requests to one service).
+"""Reads the upstreams of MCP routes that do not lead to one server. `servers` are several MCP servers behind one path.
+`operations` are tools of the catalogue whose calls are HTTP requests to one service.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SHARE: Final = 0.8
 
 
 def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
-    """The servers of a route, or None where it has one upstream."""
+    """Returns the servers of a route, or None if it has one upstream."""
     if "servers" not in route.entry:
         return None
     written = route.entry["servers"]
@@ -87,7 +87,7 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
 
 
 def choose_defaults(context: Context, route: WrittenRoute) -> Written:
-    """The defaults of an MCP route. Calls have no limit of time where each session has processes of its own."""
+    """The defaults of an MCP route. Calls have no time limit if each session has separate processes."""
     servers = route.entry.get("servers", {route.upstream: route.upstream})
     named = (server.get("upstream", name) if isinstance(server, dict) else server for name, server in servers.items())
     upstreams = [context.mapping("upstreams", reveal(name)) for name in named]
@@ -132,7 +132,7 @@ def name_joined(route: WrittenRoute) -> str:
 
 
 def add_joined(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry]) -> dict[str, UpstreamConfig]:
-    """The upstreams, and for each route with several servers one that stands for all of them."""
+    """Returns the upstreams, and for each route with several servers one that represents all of them."""
     found = dict(upstreams)
     for route in routes:
         mcp = find_mcp(route)
@@ -229,7 +229,7 @@ def name_served(route: WrittenRoute) -> str:
 
 
 def add_operations(upstreams: Mapping[str, UpstreamConfig], routes: Iterable[RouteEntry]) -> dict[str, UpstreamConfig]:
-    """The upstreams, and for each route that serves operations one that stands for all of them."""
+    """Returns the upstreams, and for each route that serves operations one that represents all of them."""
     found = dict(upstreams)
     for route in routes:
         mcp = find_mcp(route)

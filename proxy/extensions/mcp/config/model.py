@@ -27,7 +27,7 @@ class Command:
     with `pass_all` to the proxy's whole environment.
 
     At most `max_children` processes run; one whose session was idle for `idle` seconds is ended. With `shared` one
-    process serves all sessions. `single_client`: this proxy serves one client alone, as `stdio` does.
+    process serves all sessions. `single_client`: this proxy serves only one client, as `stdio` does.
     """
 
     words: tuple[str, ...]
@@ -98,7 +98,7 @@ class ServedOperations:
 
 @value_class
 class McpConfig:
-    """How a route treats the tools that its MCP server lists. Implements `ListedRoute` (config/model.py).
+    """The route's rules for the tools that its MCP server lists. Implements `ListedRoute` (config/model.py).
 
     `template` and `written` are the policy of a tool without an entry in `tools`; `patches` are laid over listed
     schemas, `descriptions` shown in place of listed ones. These three are by the names that clients see, `names`. The

@@ -45,10 +45,10 @@ class Overlay:
 
 @value_class
 class LearnPolicy:
-    """How a route treats the tools it learns of. `template` is the policy of a tool without an overlay.
+    """The rules of a route for the tools that it learns of. `template` is the policy of a tool without an overlay.
 
     `unknown_schema`: how calls are treated while the tools are unknown; `on_bad_schema`: how those of a tool whose
-    schema cannot be used. `trust_annotations`: a tool counts as idempotent where its server says so. `collapse`: a
+    schema cannot be used. `trust_annotations`: a tool counts as idempotent if its server says so. `collapse`: a
     container that replaces all tools in the clients' list; its functions are filled in. Times in seconds: a list is
     requested again after `ttl`, and awaited for at most `wait`. `allow` and `deny` are patterns of the listed names.
     `names`: the names that clients see; they are the keys of `overlays`, `caps` and `descriptions` (shown in place of
@@ -135,7 +135,7 @@ class LearnPolicy:
         return replace(self, scope=f"{self.scope}/{scope}", caller=may_see)
 
     def whole(self) -> dict[str, ToolPolicy]:
-        """The policies of the tools whose schemas stand in the config."""
+        """Returns the policies of the tools whose schemas are in the config."""
         own = {name: overlay.policy for name, overlay in self.overlays.items()}
         whole = {name: own[name] for name in own if own[name].check is not None or own[name].container is not None}
         return {name: whole[name] for name in whole if self.caller is None or self.caller(name, None)}
@@ -162,7 +162,7 @@ class Policies:
         return self._shown.get(key)
 
     def settle(self, key: tuple[str, str], shown: str) -> None:
-        """Remembers the result of examining; a policy made before is made anew."""
+        """Remembers the result of examining; an older policy will be made again."""
         self._shown[key] = shown
         self._made.pop(key, None)
         if len(self._shown) > MAX_POLICIES:
@@ -262,7 +262,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         return (overlay.policy if overlay is not None else self._rules.template).repair.rules
 
     def find_unexamined(self, name: str) -> ListedSchema | None:
-        """The schema of a tool that has not been examined yet; None where no examination is needed."""
+        """Returns the schema of a tool that has not been examined yet; None if no examination is needed."""
         listed = self.listing.tools.get(name)
         if not self._careful or listed is None or name in self.bad:
             return None

@@ -1,7 +1,7 @@
 """The tools that a server lists, which of them a route serves, and the names that clients see. Pure.
 
 A renamed tool has two names: the listed one, which the config uses, and the shown one (`mcp.tools.NAME.as`). A shown
-name belongs to that tool alone, even if the server lists another tool of this name, and clients cannot use the listed
+name belongs only to that tool, even if the server lists another tool of this name, and clients cannot use the listed
 name any more. So a name means the same tool before and after a list has changed.
 """
 

@@ -1,8 +1,8 @@
 """The proxy in front of one server of a client's config, and the server as it was before. Pure.
 
-A command stands behind `stdio --`, a URL behind `stdio --url`; the client starts the proxy as it started the server, so
-that nothing has to run before. Headers become variables of the environment (`--header-env`), because other users can
-read a process's arguments. Every other key of an entry stays (`env`, `cwd`, `timeout`, `disabled` ...).
+A command is behind `stdio --`, a URL behind `stdio --url`. The client starts the proxy as it started the server, so
+nothing has to run before. Headers become variables of the environment (`--header-env`), because other users can read a
+process's arguments. Every other key of an entry stays (`env`, `cwd`, `timeout`, `disabled` ...).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from proxy.core.model.values import JsonValue
 #     {"mcp": {"servers": {...}}}                                                VS Code, `settings.json`
 #     [mcp_servers.NAME]                                                         Codex, `config.toml`
 #
-# A server at a URL stands under `url`, with `"type": "http"` beside it for Claude Code and VS Code, which skip an
-# entry without it; under `serverUrl` for Windsurf, and under `httpUrl` for Gemini CLI, where `url` means the
-# transport of 2024-11-05. Claude Desktop starts commands alone.
+# `url` holds the URL of a server, with `"type": "http"` beside it for Claude Code and VS Code, which skip an entry
+# without it. Windsurf has `serverUrl` and Gemini CLI `httpUrl`: there `url` means the transport of 2024-11-05. Claude
+# Desktop starts only commands.
 
 # The keys under which a client's config may hold its servers.
 _PLACES: Final[tuple[tuple[str, ...], ...]] = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_servers",))
@@ -36,9 +36,9 @@ _PLACES: Final[tuple[tuple[str, ...], ...]] = (("mcpServers",), ("servers",), ("
 
 @value_class
 class ClientFormat:
-    """One client. `url_key`: where the URL of a server stands, '' where it takes none; `typed`: its entries say `type`.
-    `user_file` is below the user's home (`home`) or the folder of desktop applications (`apps`), or in the folder that
-    the environment variable `moved_by` names; `project_file` is below a project's folder, '' where there is none."""
+    """One client. `url_key`: the key of a server's URL, '' if it takes none; `typed`: its entries say `type`.
+    `user_file` is below the user's home (`home`), the folder of desktop applications (`apps`), or the folder that the
+    environment variable `moved_by` names. `project_file` is below a project's folder, '' without one."""
 
     name: str
     title: str
@@ -87,7 +87,7 @@ def _find_folder(kind: str, environ: Mapping[str, str]) -> Path:
 
 
 def find_servers(value: JsonValue) -> tuple[tuple[str, ...], dict[str, JsonValue]] | None:
-    """Where a client's config holds its servers, and the servers; None where it holds none."""
+    """Returns the place of the servers in a client's config, and the servers; None if it holds none."""
     for place in _PLACES:
         found = value
         for key in place:
@@ -107,8 +107,8 @@ def list_project_servers(value: JsonValue) -> list[tuple[str, str]]:
 
 
 def guess_client(path: Path, place: tuple[str, ...], servers: Mapping[str, JsonValue]) -> ClientFormat:
-    """The client that a config belongs to, by the file's name, by where its servers stand, and by how they are written.
-    The default is Claude Code: its entries say `type`, which other clients ignore."""
+    """Returns the client that a config belongs to, by the file's name, the place of its servers, and their form. The
+    default is Claude Code: its entries say `type`, which other clients ignore."""
     entries = [entry for entry in servers.values() if isinstance(entry, dict)]
     parts = "/".join(path.parts[-3:]).lower()
     if path.suffix == ".toml":
@@ -149,7 +149,7 @@ def find_url(entry: Entry) -> str | None:
 
 
 def find_obstacle(entry: JsonValue, client: ClientFormat, *, named: bool) -> str:
-    """Why the proxy is not put in front of a server; '' where it can be. `named`: the user names this server."""
+    """Returns why the proxy is not put in front of a server; '' if it can be. `named`: the user names this server."""
     if not isinstance(entry, dict):
         return "it is not an object"
     if find_program(entry) is not None:
@@ -209,7 +209,7 @@ def wrap_entry(entry: Entry, client: ClientFormat, program: Sequence[str]) -> di
 
 
 def find_program(entry: JsonValue) -> tuple[str, ...] | None:
-    """The words that start the proxy where an entry has it in front of its server; None where it has not."""
+    """Returns the words that start the proxy if an entry has it in front of its server; otherwise None."""
     if not isinstance(entry, dict):
         return None
     command, args = entry.get("command"), entry.get("args")

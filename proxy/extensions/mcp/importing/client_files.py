@@ -38,7 +38,7 @@ _OF_PROJECT: Final = "add it with `--scope user`, or with `--scope project` for 
 
 @value_class
 class ClientFile:
-    """A client's config: its bytes and value, and its servers, which stand at `place`."""
+    """A client's config: its bytes and value, and its servers, which are at `place`."""
 
     path: Path
     client: ClientFormat

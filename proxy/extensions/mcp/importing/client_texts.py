@@ -1,6 +1,6 @@
 """The text of a client's config with other entries for some of its servers; every other byte stays as it was. Pure.
 
-JSON may have comments and trailing commas, as editors write it: they are blanked out for the search alone, which keeps
+JSON may have comments and trailing commas, as editors write it. They are blanked out only for the search, which keeps
 every offset. In TOML the lines of a server's table are changed. Every result is read again and compared with the
 expected value.
 """
@@ -54,8 +54,8 @@ def read_text(text: bytes, source: str, *, is_toml: bool) -> JsonValue:
 
 
 def replace_entries(text: bytes, place: tuple[str, ...], entries: Entries, source: str, *, is_toml: bool) -> bytes:
-    """The text with these entries under `place` in place of those of the same names. Raises ImportProblem where the
-    text is written in a way that cannot be edited so."""
+    """The text with these entries under `place` in place of those of the same names. Raises ImportProblem if the text
+    is written in a way that cannot be edited so."""
     made = _replace_in_toml(text.decode(), place, entries).encode() if is_toml else text
     for name, entry in entries.items() if not is_toml else ():
         made = _replace_in_json(made, (*place, name), entry)
@@ -136,7 +136,7 @@ def _names_table(line: str, path: tuple[str, ...]) -> bool:
 
 def write_toml_servers(text: bytes, place: tuple[str, ...], servers: Mapping[str, JsonValue], source: str) -> str:
     """The text of a TOML config with other servers: the tables of those that are gone or differ are left out, and new
-    ones are at the end. Raises ImportProblem where the text is written in a way that cannot be edited so."""
+    ones are at the end. Raises ImportProblem if the text is written in a way that cannot be edited so."""
     value: Any = read_text(text, source, is_toml=True)
     before = value
     for key in place:
@@ -173,7 +173,7 @@ def _find_server(line: str, place: tuple[str, ...]) -> str | None:
 
 
 def _change_lines(lines: list[str], entry: Mapping[str, JsonValue]) -> list[str]:
-    """The lines of a table with `command` and `args` of an entry in place of its own and of a URL."""
+    """Returns the lines of a table with an entry's `command` and `args` in place of the table's own and of a URL."""
     made = [f"{key} = {json.dumps(entry[key], ensure_ascii=False)}\n" for key in _CHANGED if key in entry]
     kept: list[str] = []
     at = 0

@@ -1,6 +1,6 @@
 """Makes the upstream's request for a call of an MCP route: for an MCP server, or for an HTTP service's operation.
 
-Headers that repeat parts of a message are kept equal to it when a repair changes the message. Where the tools are
+Headers that repeat parts of a message are kept equal to it when a repair changes the message. If the tools are
 operations of an HTTP service, a call becomes the service's own request, and its answer becomes the tool's result. Such
 an answer is classified first, as on every HTTP route (`core/tool_errors/classify.py`); only a success, or an error that
 the config passes on unchanged, becomes a result here.
@@ -192,8 +192,8 @@ class McpRouteRequest:
         return self.call_route.find_user_query(sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
-        """Returns whether a call of an unknown tool is forwarded. Never where the tools are operations: no server
-        behind them could know the tool."""
+        """Returns whether a call of an unknown tool is forwarded. Never if the tools are operations: no server behind
+        them could know the tool."""
         return not self._operations and self.call_route.can_forward_unknown(tool)
 
     def request(self, checked: CheckedCall) -> UpstreamRequest:
@@ -238,7 +238,7 @@ class McpRouteRequest:
         return None if self.catalogue is None else self.catalogue.tools.output_check(tool)
 
     def make_message(self, result: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
-        """Returns the JSON-RPC answer with a result. None where the tools are operations: a service answers in HTTP."""
+        """Returns the JSON-RPC answer with a result. None if the tools are operations: a service answers in HTTP."""
         return None if self._operations else make_answer_message(self.request_id, result, modern=self.modern)
 
 
@@ -263,7 +263,7 @@ def make_operation_request(call_route: RouteRequest, operation: OperationRule, c
 
 
 async def read_whole(reply: UpstreamReply, most: int = MOST) -> UpstreamReply | UpstreamFault:
-    """Reads an answer's whole body and decodes its content coding. Returns a fault where the body is longer than `most`
+    """Reads an answer's whole body and decodes its content coding. Returns a fault if the body is longer than `most`
     bytes, breaks off, or cannot be decoded."""
     body = reply.body
     if not isinstance(body, bytes):
@@ -315,7 +315,7 @@ def _content(tool: str, reply: UpstreamReply, body: bytes) -> dict[str, JsonValu
 
 
 def _text(media_type: str, content_type: str, body: bytes) -> str | None:
-    """The body as text; None where it is not text."""
+    """Returns the body as text; None if it is not text."""
     is_text = media_type.startswith("text/") or media_type.rpartition("/")[2].rpartition("+")[2] in _TEXTS
     if not is_text and media_type:
         return None

@@ -42,7 +42,7 @@ Ask = Callable[[UpstreamRequest], Awaitable[UpstreamReply | UpstreamFault]]
 
 
 class MetadataRewriter:
-    """Rewrites challenges and metadata. Remembers where the challenge of a route's server says that its metadata is."""
+    """Rewrites challenges and metadata. Remembers the metadata's address in the challenge of a route's server."""
 
     def __init__(self) -> None:
         self._named: dict[str, str] = {}

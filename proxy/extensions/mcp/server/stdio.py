@@ -175,7 +175,7 @@ class LinePump:
             target.task.cancel()
 
     def _start(self, line: Line, work: Awaitable[None], *, at_once: bool) -> None:
-        """Sends a line in a task of its own; `at_once` before lines that came earlier."""
+        """Sends a line in a separate task; `at_once` before lines that came earlier."""
         if at_once:
             self._at_once.add(line)
         line.task = task = asyncio.ensure_future(work)

@@ -5,7 +5,7 @@
     listen   reads the GET stream of a session, opened after `initialize` and again whenever it breaks off
 
 Only messages are written. An answer without a message, such as a 503, becomes an error with the request's own id, so
-that every request gets an answer: for a call a result that models read, otherwise a JSON-RPC error.
+that every request gets an answer. A call gets a result that models read, any other request a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MOST_FAILURES: Final = 3
 # The longest event in bytes, equal to the longest message of a server.
 _EVENT: Final = 64 * 1024 * 1024
 _INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-# Where a challenge names the server's OAuth metadata (RFC 9728 section 5.1).
+# The parameter by which a challenge names the server's OAuth metadata (RFC 9728 section 5.1).
 _METADATA: Final = re.compile(r'resource_metadata\s*=\s*"([^"\s]{1,2000})"', re.IGNORECASE)
 _WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _UNSURE: Final = "It is not known whether the tool ran: make sure before you repeat what must not happen twice."
@@ -84,8 +84,8 @@ class Line:
 
 @value_class
 class _Problem:
-    """Why a message got no answer: the code and text of the JSON-RPC error, whether the session is over, and whether
-    the server may have done what was asked."""
+    """The reason why a message got no answer: the code and text of the JSON-RPC error, whether the session is over, and
+    whether the server may have run the request."""
 
     code: int
     reason: str
@@ -95,8 +95,8 @@ class _Problem:
 
 @dataclass(slots=True)
 class _Position:
-    """Where a stream of events is: the id of its last event ('' without one), and how long to wait before it is
-    opened again, in seconds."""
+    """The position in a stream of events: the id of its last event ('' without one), and the seconds to wait before the
+    stream is opened again."""
 
     last_id: str = ""
     retry: float = _AGAIN

@@ -200,8 +200,8 @@ class LateStore(StateStore):
         """Does nothing, because the store serves other calls."""
 
     async def settle(self, record: CallRecord, *, failed: bool) -> None:
-        """Ends the episode after the call's result has passed. Where the tool `failed`, the episode continues and the
-        slot of the call cap is given back."""
+        """Ends the episode after the call's result has passed. If the tool `failed`, the episode continues and the slot
+        of the call cap is given back."""
         if failed and self._slot:
             await self._store.release(self._slot)
         elif self._cleared and not failed and (ended := await self._store.clear(self._cleared)) is not None:

@@ -72,7 +72,7 @@ def write_result(message: Message, result: Mapping[str, JsonValue]) -> UpstreamR
 
 
 def write_error(message: Message, code: int, text: str, status: int = 0, data: JsonValue = ABSENT) -> UpstreamReply:
-    """The answer with an error; an unknown method has a status of its own since 2026-07-28."""
+    """Returns the answer with an error; an unknown method has a separate status since 2026-07-28."""
     status = status or (404 if message.modern and code == METHOD_NOT_FOUND else 200)
     error: dict[str, JsonValue] = {"code": code, "message": text, **({} if data is ABSENT else {"data": data})}
     request_id = None if message.id is ABSENT else message.id

@@ -62,7 +62,7 @@ from proxy.extensions.operations.core.http_operation import HttpArgument, HttpOp
 EMPTY: Final = "empty_arguments"
 _SHOWN: Final = 60  # characters of a name in a message
 _NO_BODY: Final = (b"", b"{}", b"null")  # of clients that send one with every request
-# The arguments of a request without a body, where the body is optional.
+# The arguments of a request without a body, if the body is optional.
 _NOTHING: Final = Document(b"{}", {})
 _MOST_FIELDS: Final = 1000
 _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
@@ -70,8 +70,8 @@ _JUDGING: Final = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
 
 @dataclass(slots=True)
 class ReadRequest:
-    """A request as arguments. `text` is a JSON body as it may be sent, after the `repairs` that reading it took;
-    `aside` holds members of the body that have the name of another argument; `problem`: why the body cannot be read."""
+    """A request as arguments. `text` is a JSON body as it may be sent, after the `repairs` that reading it took.
+    `aside` holds members of the body that have the name of another argument. `problem`: why the body cannot be read."""
 
     value: dict[str, JsonValue] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
@@ -232,7 +232,7 @@ def _has_too_many(read: ReadRequest, text: str, what: str, most: int) -> bool:
 
 
 def _read_names(read: ReadRequest, operation: HttpOperation, pairs: Pairs, place: str, text: str = "") -> None:
-    """The arguments that stand in a query or a form; `text` as it was sent."""
+    """Reads the arguments in a query or a form; `text` as it was sent."""
     taken = set(operation.template.credentials) if place == "query" else set[str]()
     arguments, groups = list(operation.in_place(place)), group_pairs(pairs)
     for argument in arguments:

@@ -182,7 +182,7 @@ def _is_same(before: Values, after: Values, name: str) -> bool:
 
 
 def _rewrite_query(query: str, changed: list[HttpArgument], value: Values) -> str:
-    """The query with the pairs of changed arguments written anew, at the place of the first of them."""
+    """Returns the query with new pairs for changed arguments, at the place of the first of them."""
     kept = [(part, (split_query(part) or [("", "")])[0][0]) for part in query.split("&") if part]
     for argument in changed:
         mine = [index for index, (_, name) in enumerate(kept) if is_of(argument.declared, name)]
@@ -223,7 +223,7 @@ def _rewrite_body(
 
 
 def _rewrite_parts(request: RawRequest, changed: Iterable[HttpArgument], value: Values) -> bytes:
-    """A multipart body with the parts of changed fields written anew. All others keep their bytes."""
+    """Returns a multipart body with new parts for changed fields. All others keep their bytes."""
     content_type = request.header("content-type") or ""
     parts = split_body_parts(request) or []
     made = [(part.name, part.filename, part.media_type, request.body[part.start : part.end]) for part in parts]

@@ -27,8 +27,8 @@ def find_hidden(declared: list[str], text: str) -> Iterator[Violation]:
 
 
 def find_undeclared(operation: HttpOperation, declared: list[str], names: list[str], place: str) -> Iterator[Violation]:
-    """Names of a query or a form (`place`) that are not among the `declared` ones: an error where some service reads
-    one as a declared name, else an error or a warning as the operation says."""
+    """Yields names of a query or a form (`place`) that are not among the `declared` ones. One that some service reads
+    as a declared name is an error, any other an error or a warning as the operation says."""
     folded = {fold_name(name): name for name in declared}
     others = ("form", "file") if place == "query" else ("query", "file")
     elsewhere = {fold_name(each.declared.name): each.declared.name for each in operation.in_place(*others)}

@@ -163,7 +163,7 @@ def _summarise(harvest: Harvest) -> str:
 
 
 def write_table(title: str, written: list[tuple[str, str]]) -> Iterator[str]:
-    """Lines of a table of two columns, with its title and length; none where it is empty."""
+    """Yields the lines of a table of two columns, with its title and length; none if it is empty."""
     from proxy.extensions.operations.importing.harvest import flatten_text
 
     rows = [(flatten_text(left), flatten_text(right)) for left, right in written]

@@ -63,8 +63,8 @@ _ADMIN: Final = "\nadmin: off\n"
 
 
 def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
-    """Imports the description `args.openapi` into a config file that exists until `kept` closes; None, with the reason
-    printed, where that is impossible."""
+    """Imports the description `args.openapi` into a config file that exists until `kept` closes. If that is impossible,
+    prints the reason and returns None."""
     from proxy.extensions.operations.cli.import_ import describe_harvest, show_operations
     from proxy.extensions.operations.importing.files import CONFIG, make_files, write_files
     from proxy.extensions.operations.importing.harvest import ImportProblem

@@ -171,7 +171,7 @@ def explain_unreadable(declared: Parameter, path: Pointer) -> Violation:
 # --- arguments that no request can hold -------------------------------------------------------------------------------
 _OF_PLACE: Final = {"path": "the path", "query": "the query", "header": "a header", "cookie": "a cookie",
                     "form": "a form", "file": "a form"}  # fmt: skip
-# What a request can hold, by the place of an argument.
+# The values that a request can hold, by the place of an argument.
 _SINGLE: Final = "Send a single value, or a list without its delimiter in an item."
 _WRITABLE: Final = {
     "path": "Send a value without slashes, backslashes, '%', ';' and control characters, a list without its delimiter "

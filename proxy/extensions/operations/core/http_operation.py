@@ -1,8 +1,8 @@
 """The parts of an HTTP request with arguments: its path, its query, the parts that an OpenAPI operation names. Pure.
 
-`Channels` are the path and the query of a route whose body is the arguments: a route made from an OpenAPI operation has
-them from there, a written one from its key `parameters`. `channels.py` judges their values; the bytes of the
-request stay as they came.
+`Channels` are the path and the query of a route whose body is the arguments. A route made from an OpenAPI operation has
+them from there, a written one from its key `parameters`. `channels.py` judges their values; the bytes of the request
+stay as they came.
 
 `HttpOperation` is an operation with the compiled schema of its tool: the argument of each part of a request, and its
 schema. It is made once per route from a `RequestTemplate`; `adapters/http_operation.py` reads requests by it and writes
@@ -81,7 +81,7 @@ class HttpArgument:
 
 @value_class
 class HttpOperation:
-    """How the calls of one tool are in HTTP requests.
+    """The form of one tool's calls in HTTP requests.
 
     `by_name`: its clients send the arguments as JSON, so each request has to be written from them; else they send the
     request itself. `closed`: the schema takes no members that it does not name. `query`: the treatment of undeclared
@@ -96,11 +96,11 @@ class HttpOperation:
     query: QueryPolicy = QueryPolicy.JUDGE
 
     def in_place(self, *places: str) -> Iterator[HttpArgument]:
-        """The arguments that stand in some places of a request."""
+        """Yields the arguments in some places of a request."""
         return (each for each in self.arguments if each.declared.place in places)
 
     def make_field(self, name: str, *, is_list: bool = False) -> HttpArgument:
-        """A field of the form that no parameter declares. `is_list`: where the schema does not say so, it is one."""
+        """A field of the form that no parameter declares. `is_list`: it is a list if the schema does not say so."""
         nodes = [] if self.check is None else [node for part in self.check.root.always for node in _of(part, name)]
         field = _bind_nodes(Parameter(name, "form", True), nodes)
         kinds = field.declared.kinds or frozenset({"array"} if is_list else ())
@@ -108,7 +108,7 @@ class HttpOperation:
 
     @property
     def names(self) -> frozenset[str]:
-        """The arguments that stand outside of a JSON body."""
+        """Returns the arguments outside of a JSON body."""
         return frozenset(each.name for each in self.arguments)
 
     @property

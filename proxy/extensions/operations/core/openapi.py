@@ -54,7 +54,7 @@ class ImportedOperation:
 class ListedOperation:
     """One operation of a description. `name` is its operationId or ''.
 
-    `parameters`: those outside of a body, such as `status (query)`. `elsewhere`: the operation has servers of its own.
+    `parameters`: those outside of a body, such as `status (query)`. `elsewhere`: the operation has separate servers.
     """
 
     name: str
@@ -72,7 +72,7 @@ class _Operation:
     path: str
     value: Mapping[str, JsonValue]
     shared: tuple[JsonValue, ...]  # the parameters of the whole path
-    holder: Pointer = ()  # where the path has it, if not under its method
+    holder: Pointer = ()  # the pointer of the path that has it, if not under its method
 
     @property
     def pointer(self) -> Pointer:

@@ -3,11 +3,11 @@
 The result is one self-contained document with the referenced schemas under `$defs`. 3.1 schemas are JSON Schema
 already. 3.0 and 2.0 schemas are translated:
 
-- `nullable: true` (2.0: `x-nullable`) allows null, also beside `$ref`, `allOf` and `enum`: "Allows sending a null
-  value for the defined schema" (OpenAPI 3.0.2). 3.0.3 reads it more narrowly, but authors do not.
-- `exclusiveMinimum: true` becomes the limit itself (also in 3.1 documents, if nothing else can be meant).
-- siblings of `$ref` are dropped (3.0.3, Reference Object); `example` becomes `examples`.
-- a property that is `readOnly` is not required in a request (3.0.3, Fixed Fields of the Schema Object).
+  - `nullable: true` (2.0: `x-nullable`) allows null, also beside `$ref`, `allOf` and `enum`: "Allows sending a null
+    value for the defined schema" (OpenAPI 3.0.2). 3.0.3 reads it more narrowly, but authors do not.
+  - `exclusiveMinimum: true` becomes the limit itself (also in 3.1 documents, if nothing else can be meant).
+  - siblings of `$ref` are dropped (3.0.3, Reference Object); `example` becomes `examples`.
+  - a property that is `readOnly` is not required in a request (3.0.3, Fixed Fields of the Schema Object).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Translator:
     made: dict[str, JsonValue] = field(default_factory=dict)
 
     def root(self, pointer: Pointer) -> JsonValue:
-        """The schema at a place as a document of its own. Raises OpenApiError for a reference that leads nowhere."""
+        """Returns the schema at a place as a document. Raises OpenApiError for a reference that leads nowhere."""
         schema = self.translate(find_at_pointer(self.document, pointer), pointer)
         definitions = self.definitions()
         if not isinstance(schema, dict) or not definitions:

@@ -1,4 +1,4 @@
-"""Imports: descriptions of tools, read from where they are published, become files that a user can edit.
+"""Imports: published descriptions of tools become files that a user can edit.
 
     harvest.py      the tools of a source, those left out, and the record `imported.json`
     fetch.py        requests to the server that publishes a description

@@ -2,8 +2,8 @@
 to.
 
 Values are written as YAML that `config/files/yaml12.py` reads back as the same values, laid out as a person would:
-plain text where it can have no other meaning, block text for several lines, and JSON's quotes for the rest, because a
-JSON string is a double-quoted YAML scalar (YAML 1.2 section 1.3, of which JSON is meant to be a subset).
+plain text if it can have no other meaning, block text for several lines, and JSON's quotes for the rest. A JSON string
+is a double-quoted YAML scalar (YAML 1.2 section 1.3, of which JSON is meant to be a subset).
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def write_yaml(value: JsonValue, indent: int = 0) -> str:
 
 
 def write_scalar(text: str) -> str:
-    """One line of YAML for a text: as it is where that is safe, else quoted."""
+    """Returns one line of YAML for a text: unquoted if that is safe, otherwise quoted."""
     plain = _PLAIN.fullmatch(text) or _PATH.fullmatch(text)
     if plain and read_scalar(text) == text and not text.endswith(":"):
         return text

@@ -91,8 +91,8 @@ Kind = Literal["openapi", "mcp"]
 
 @value_class
 class Harvest:
-    """One source. `upstream` is the URL for the config; `path` is the path of an MCP endpoint, else ''; `about` is one
-    line about the source; `seen` names everything at the source, including what was left out or not asked for;
+    """One source. `upstream` is the URL for the config; `path` is the path of an MCP endpoint, otherwise ''; `about` is
+    one line about the source. `seen` names everything at the source, including tools left out or not requested.
     `definitions` are the entries of an MCP server's list, by name.
     """
 

@@ -54,8 +54,8 @@ _LIMITS: Final = TextLimits(depth=MAX_DEPTH, nodes=MAX_NODES)
 @value_class
 class Choice:
     """The user's options. `only`: patterns (`*` for anything) of names or `METHOD /path`; `relay`: relay the others
-    that cannot be judged; `upstream`: where the tools run, '' if the description says it; `as_mcp`: serve them as
-    the tools of an MCP server, without their own paths."""
+    that cannot be judged. `upstream`: where the tools run, '' if the description says it. `as_mcp`: serve them as the
+    tools of an MCP server, without their own paths."""
 
     only: tuple[str, ...] = ()
     relay: bool = False

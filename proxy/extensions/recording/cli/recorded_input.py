@@ -38,7 +38,7 @@ class ReplayInput:
             self.raw.close()
 
     def position(self) -> int:
-        """Returns how many bytes of the file have been read; 0 where that is unknown."""
+        """Returns how many bytes of the file have been read; 0 if that is unknown."""
         return self.raw.tell() if self.size else 0
 
 
@@ -54,7 +54,7 @@ class RecordedLines(Generic[Line]):
     """The calls in the input, each with the number of its line; shows a progress bar. Empty lines are skipped.
 
     `read` gives a line's call, or the reason why it has none. Lines without one are counted in `bad` and reported on
-    standard error under the `verb`, the first hundred of them; so is input that breaks off. Where none of the first
+    standard error under the `verb`, the first hundred of them; so is input that breaks off. If none of the first
     hundred lines holds a call, reading ends. For a file without any call there is one message.
     """
 

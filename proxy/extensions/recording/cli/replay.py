@@ -192,8 +192,8 @@ def _replay(source: ReplayInput, replayer: Replayer, output: BinaryIO, form: str
 
 
 def _write_row(row: Mapping[str, Any], number: int, form: str) -> bytes:
-    """A judged call as a line of output: JSON, or a line to read with the number of the input's line, the decision and
-    each error's or repair's code and place."""
+    """Returns a judged call as a line of output. It is JSON, or text with the number of the input's line, the decision
+    and each error's or repair's code and place."""
     from proxy.core.json.jsontext import dumps
 
     if form == "json":

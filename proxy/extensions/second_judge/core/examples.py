@@ -6,8 +6,8 @@ How it works. `_Maker.values` yields values for a place, best first, each built 
 the first one that all of them accept is used. Unions are entered branch by branch, `if` by its sides. The work is
 bounded; if it ends, or a schema needs more than is tried here, there is no example (`ABSENT`).
 
-`make_text_for` finds the shortest text that a common regular expression describes: a recursive descent over the grammar
-(ECMA-262 22.2.1), which reads assertions as empty text and classes as their first good character.
+`make_text_for` finds the shortest text that a common regular expression describes. It is a recursive descent over the
+grammar (ECMA-262 22.2.1), which reads assertions as empty text and classes as their first good character.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Maker:
         self.work = work
 
     def make(self, nodes: tuple[Node, ...], depth: int, avoid: Sequence[JsonValue] = ()) -> JsonValue:
-        """The first value that all schemas accept and that equals none of `avoid`; `ABSENT` where none is found."""
+        """Returns the first value that all schemas accept and that equals none of `avoid`; `ABSENT` without one."""
         self.work.spend(1 + len(nodes))
         for value in islice(self.values(nodes, depth), _MAX_TRIED + len(avoid)):
             if not any(are_equal(value, other) for other in avoid):
@@ -300,7 +300,7 @@ def _read_limits(parts: list[Node], *keywords: str) -> list[Decimal]:
 _CLASSES: Final = {
     "d": "0", "w": "a", "s": " ", "D": "a", "W": "-", "S": "a", "n": "\n", "t": "\t", "r": "\r", "b": "", "B": "",
 }  # fmt: skip
-# What is behind the parenthesis of a group, and behind a backslash; and a quantifier, which may be missing.
+# The text behind the parenthesis of a group, and behind a backslash; and a quantifier, which may be missing.
 _GROUP: Final = re.compile(r"\?(?::|<?[=!]|<[^>]*>)|(?!\?)")
 _ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|[^\dpPkxu]", re.DOTALL)
 _QUANTIFIER: Final = re.compile(r"(?:([*+?])|\{(\d{1,9})(,?)(\d{0,9})\}|(?!\{))\??")
@@ -328,7 +328,7 @@ class _Reader:
         self.at = 0
 
     def take(self, token: re.Pattern[str]) -> re.Match[str]:
-        """The token that has to stand here; reading goes on behind it."""
+        """Returns the token that has to be here; reading continues behind it."""
         found = token.match(self.pattern, self.at)
         if found is None:
             raise ValueError(self.pattern)
@@ -336,7 +336,7 @@ class _Reader:
         return found
 
     def goes_on_with(self, sign: str) -> bool:
-        """Returns whether one character stands here; reading goes on behind it."""
+        """Returns whether a character is here; reading continues behind it."""
         is_there = self.pattern.startswith(sign, self.at)
         self.at += is_there
         return is_there

@@ -1,15 +1,15 @@
 """The second opinion on one value: picks a library for a schema, asks it, and reports its verdict.
 
-Other rooms call `judge_value`; `run_job` does the same with bytes, for a child process (`proxy/offload`), which alone
-loads this file: the proxy knows `question.py`. A hostile schema or value can take any time here, so no code on the way
-of a call ever asks within its own process.
+Other rooms call `judge_value`. `run_job` does the same with bytes, for a child process (`proxy/offload`). Only that
+process loads this file: the proxy knows `question.py`. A hostile schema or value can take any time here, so no code on
+the way of a call ever asks within its own process.
 
-fastjsonschema is asked about schemas whose keywords it reads as we do (`CompiledJudge`): those of drafts 4 to 7, and
-those of 2019-09 and 2020-12 in which every keyword means what it means in draft 7. jsonschema is asked about all others
-(`reference.py`). fastjsonschema writes Python code from the schema. So it gets a copy that holds only keywords of the
-table below, with only plain characters in every text that could be in its code; patterns and formats become formats
-of ours. fastjsonschema would judge other keywords (decimal limits, `uniqueItems`, `patternProperties`, `enum` of
-anything but texts ...) by floats, by `re` or by Python's own equality.
+fastjsonschema judges schemas whose keywords it reads as we do (`CompiledJudge`). These are schemas of drafts 4 to 7,
+and those of 2019-09 and 2020-12 in which every keyword means what it means in draft 7. jsonschema judges all others
+(`reference.py`). fastjsonschema writes Python code from the schema. So it gets a copy with only keywords of the table
+below, and with only plain characters in every text that could be in its code. Patterns and formats become formats of
+ours. fastjsonschema would judge other keywords (decimal limits, `uniqueItems`, `patternProperties`, `enum` of anything
+but texts ...) by floats, by `re` or by Python's own equality.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class CompiledJudge:
         self._refusal = fastjsonschema.JsonSchemaValueException
 
     def find_broken(self, value: JsonValue) -> Pointer | None:
-        """() where a value of exact numbers (`make_exact`) is refused, else None."""
+        """Returns () if a value of exact numbers (`make_exact`) is refused, otherwise None."""
         try:
             self._validate(value)
         except self._refusal:

@@ -1,4 +1,4 @@
-"""What the second judge is asked, and what it answers, as both go between the proxy and the process that judges."""
+"""The questions to the second judge and its answers, as exchanged between the proxy and the judging process."""
 
 from __future__ import annotations
 

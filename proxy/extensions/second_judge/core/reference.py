@@ -93,7 +93,7 @@ def _join_references(value: JsonValue) -> JsonValue:
 
 
 def _drop_dialect(document: JsonValue, draft: Draft) -> JsonValue:
-    """A document without its `$schema`, for which jsonschema would switch to a class of its own that uses `re`."""
+    """Returns a document without its `$schema`, which would make jsonschema switch to a class that uses `re`."""
     if not isinstance(document, dict) or "$schema" not in document:
         return document
     if find_published_draft(document["$schema"]) is not draft:

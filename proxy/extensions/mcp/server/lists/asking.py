@@ -123,18 +123,18 @@ class Asking:
 
     @property
     def wait(self) -> float:
-        """How long to wait for a list, in seconds. A process that is starting may have to fetch a package first."""
+        """Returns how long to wait for a list, in seconds. A starting process may have to fetch a package first."""
         inner = getattr(self.upstream, "unguarded", None)
         is_starting = isinstance(inner, OwnServer) and inner.is_starting(self.session)
         return _LONGEST if is_starting else self.rules.wait
 
     @property
     def shows_all(self) -> bool:
-        """Whether this client sees the list as the server writes it."""
+        """Returns whether this client sees the list as the server writes it."""
         return self.rules.shows_all and self.rules.collapse is None
 
     def list_servers(self) -> tuple[ToolServer, ...]:
-        """Returns the servers that have the tools, where they are several."""
+        """Returns the servers that have the tools, if they are several."""
         return self.upstream.list_servers()
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
@@ -166,7 +166,7 @@ class Asking:
         return self.rules.collapse is not None and name in (self.rules.collapse.name, SEARCH, DESCRIBE)
 
     def hides(self, tool: str) -> bool:
-        """Whether this caller may not see a tool of the known list."""
+        """Returns whether a tool of the known list is hidden from this caller."""
         calls = self.call_route.calls
         if calls is None or calls.may_see(tool, self.find_hints(tool)):
             return False
@@ -177,7 +177,7 @@ class Asking:
         )
 
     def find_hints(self, tool: str) -> Hints | None:
-        """The hints of a tool in the newest list, by its shown name; None where no list has it."""
+        """Returns the hints of a tool in the newest list, by its shown name; None if no list has it."""
         listed = self.rules.names.find(tool)
         return None if listed is None else self._find_listed_hints(listed)
 
@@ -192,7 +192,7 @@ class Asking:
 
     async def find_list(self) -> Known | Unlearned | UpstreamReply:
         """Returns the list that applies to this client, or the upstream's own answer where it refuses the client."""
-        # Where tools are pinned, a server cannot say how long its old definitions count.
+        # If tools are pinned, a server cannot say how long its old definitions count.
         known = self.learner.find_known(self.key, self.rules.ttl, believes=self.rules.pinned is None)
         if known is not None:
             return known
@@ -241,8 +241,8 @@ class Asking:
                 await asyncio.to_thread(tools.prepare, name, prepare)
 
     async def _doubts(self, call: ToolCall, known: Known) -> bool:
-        """Whether a list is too old to refuse this call or to change it. For an unknown name the list is requested
-        again in spite of the lifetime that the server gave it."""
+        """Returns whether a list is too old to refuse this call or to change it. For an unknown name the list is
+        requested again in spite of the lifetime that the server gave it."""
         if self.learner.is_just_requested(known):
             return False
         policy = self._catalogue(known).tools.get(call.tool)
@@ -305,8 +305,8 @@ class Asking:
         return refuse_unapproved(name)
 
     def _judge_unknown(self, call: ToolCall, catalogue: Catalogue) -> Tools | Failure:
-        """The tools that explain an unknown name: those of its own server, where several are joined, because a near
-        name of another server would be another tool. The failure where that server is out of reach."""
+        """Returns the tools that explain an unknown name. With joined servers, these are one server's, because a near
+        name of another server would be another tool. Returns the failure if that server is out of reach."""
         joined, names = find_joined(self.upstream), self.rules.names
         if joined is None:
             return Tools(catalogue.tools, catalogue)
@@ -325,8 +325,8 @@ class Asking:
         return Tools(_ToolsOf(catalogue.tools, lambda name: joined.find_server(names.find(name) or "") == server))
 
     def _without(self, call: ToolCall, why: Unlearned) -> Tools | Failure:
-        """Returns the tools where no list can be learned: those of an older list, else those of the config, else the
-        call is forwarded or refused as `unknown_schema` says."""
+        """Returns the tools if no list can be learned: those of an older list, otherwise those of the config. Without
+        either, `unknown_schema` decides whether the call is forwarded or refused."""
         if (last := self.learner.last(self.key)) is not None:
             return self._judged_by(call, last)
         pinned, own = self.rules.pinned, self.rules.whole()
@@ -340,7 +340,7 @@ class Asking:
 
 
 class _ToolsOf(Mapping[str, ToolPolicy]):
-    """Some of the tools, each policy made when it is asked for."""
+    """Some of the tools; each policy is made on its first use."""
 
     def __init__(self, tools: Mapping[str, ToolPolicy], has: Callable[[str], bool]) -> None:
         self._tools = tools
@@ -367,7 +367,7 @@ def _find_dispatched(call: ToolCall, container: Container) -> str:
 
 
 def find_joined(upstream: GuardedUpstream) -> JoinedUpstream | None:
-    """The upstream of several servers behind a guard; None where it is one server."""
+    """Returns the upstream of several servers behind a guard; None if it is one server."""
     from proxy.extensions.mcp.upstream.joined import JoinedUpstream
 
     inner = getattr(upstream, "unguarded", None)

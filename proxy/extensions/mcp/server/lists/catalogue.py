@@ -38,7 +38,7 @@ class Catalogue:
         return found
 
     def is_first_report(self, name: str) -> bool:
-        """Whether this is the first report about a tool ('': about the whole list). Remembers that it was made."""
+        """Returns whether this is the first report about a tool ('': about the whole list), and remembers it."""
         is_first = name not in self._reported
         self._reported.add(name)
         return is_first

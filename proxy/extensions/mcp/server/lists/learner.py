@@ -71,8 +71,7 @@ class Known:
 
 @value_class
 class ListRefused:
-    """The upstream refuses this client. `reply` is its own answer (401, 403, an unknown session) with its whole
-    body."""
+    """The upstream refuses this client. `reply` is its answer (401, 403, an unknown session) with its whole body."""
 
     reply: UpstreamReply
     request_id: str
@@ -112,8 +111,8 @@ class Learner:
 
     # --- lists --------------------------------------------------------------------------------------------------------
     def find_known(self, key: Key, ttl: float, *, believes: bool = True) -> Known | None:
-        """Returns the list while it is younger than `ttl` seconds or, where the server is believed, declares it valid;
-        otherwise None."""
+        """Returns the list while it is younger than `ttl` seconds, or while a server that is believed declares it
+        valid; otherwise None."""
         found = self._known.get(key)
         if found is None:
             return None
@@ -187,8 +186,7 @@ class Learner:
         self._take(key, await self._reader.read(content_type, body, request_id), len(body))
 
     def _take(self, key: Key, page: Read, size: int) -> None:
-        """Remembers a page that is the whole list. A page of several outdates the known list where it contradicts
-        it."""
+        """Remembers a page that is the whole list. A page of several outdates the known list if it contradicts it."""
         if not isinstance(page, ToolsPage):
             return
         if page.cursor is None:

@@ -27,8 +27,8 @@ _MAX_LOGGED: Final = 1_000
 
 
 class ListReports:
-    """What one process tells. `learn_tools` and the methods for a tool are called once per list, `note_unpinned` each
-    time that a list is read."""
+    """The reports of one process. `learn_tools` and the methods for a tool are called once per list, `note_unpinned`
+    each time that a list is read."""
 
     def __init__(self, reports: Reports) -> None:
         self._log = reports.log

@@ -34,7 +34,7 @@ _MOST_PAGES: Final = 256
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _READ: Final = f"proxy.extensions.mcp.adapters.mcplist:{pack_page.__name__}"
 
-# What was read: a page of tools, or an answer without one. None: there is no answer, or it cannot be read.
+# The content of an answer: a page of tools, or an answer without one. None: there is no answer, or it cannot be read.
 Read = ToolsPage | dict[str, JsonValue] | None
 
 

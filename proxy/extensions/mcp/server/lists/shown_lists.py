@@ -251,7 +251,7 @@ class _Reading:
         return {**tool, "name": name, **({} if described is None else {"description": described})}
 
     def _is_hidden(self, entry: dict[str, JsonValue]) -> bool:
-        """Whether a tool is hidden, because its entry has two readings or its definition is not the approved one."""
+        """Returns whether a tool is hidden: its entry has two readings or its definition is not the approved one."""
         pinned, tool = self._rules.pinned, read_tool(entry)
         if tool is None:
             return False

@@ -1,8 +1,8 @@
 """The clients of a joined upstream: a group of links for each session of the old revisions, and for those without one.
 
-begin, find, end    sessions; idle ones end by themselves
-find_shared         the group of clients without sessions
-change              other servers for all groups; sessions and links to servers that stay go on
+`begin`, `find`, `end` handle sessions; idle ones end by themselves.
+`find_shared` finds the group of clients without sessions.
+`change` sets other servers for all groups; sessions and links to servers that stay continue.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ClientGroups:
         return frozenset(ending)
 
     def _keep_link(self, group: ServerGroup, server: JoinedServer) -> ServerLink:
-        """The group's link to a server, a new one where it has none."""
+        """Returns the group's link to a server, a new one if it has none."""
         known = group.links.get(server.name)
         if known is None or not known.leads_to(server, self._upstreams[server.upstream]):
             made = self._make_link(server, group.who)

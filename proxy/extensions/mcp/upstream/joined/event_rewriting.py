@@ -165,7 +165,6 @@ class RewrittenStream:
         return self._written.popleft()
 
     async def aclose(self) -> None:
-        """Gives it up."""
         await self._left(ended=False)
 
     async def _left(self, *, ended: bool) -> None:

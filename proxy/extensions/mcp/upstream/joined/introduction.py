@@ -73,8 +73,8 @@ _OWN: Final = frozenset(
 
 @value_class
 class Introduction:
-    """How a client introduces itself to servers: its revision ('' for a client of the new ones), its capabilities, and
-    who it is."""
+    """A client's introduction to servers: its revision ('' for a client of the new ones), capabilities, and
+    identity."""
 
     revision: str
     capabilities: JsonValue = field(default_factory=dict)

@@ -1,11 +1,11 @@
 """`JoinedUpstream`: each HTTP exchange is answered here, for all servers at once, or by the one server that it is for.
 
-initialize, server/discover, ping     answered here, with the capabilities of all servers
-lists                                 the entries of all servers, on one page
-tools/call, prompts/get, completions  go to the server whose name stands before the tool's, under its own name
-resources                             go to the server that lists them, or to each until one has it
-GET, subscriptions/listen             the messages that servers send on their own
-DELETE                                ends the sessions with all servers
+`initialize`, `server/discover`, `ping` are answered here, with the capabilities of all servers.
+Lists have the entries of all servers, on one page.
+`tools/call`, `prompts/get`, completions go to the server named before the tool's name, under its own name.
+Resources go to the server that lists them, or to each until one has it.
+`GET`, `subscriptions/listen` return the messages that servers send without a request.
+`DELETE` ends the sessions with all servers.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class JoinedUpstream(OwnServer):
         return next((name for name in servers if self._clients.is_starting(name, session)), "")
 
     def can_change(self, settings: JoinedSettings) -> bool:
-        """Whether open sessions can go on with other servers: no name that clients know would mean another tool."""
+        """Returns whether open sessions can continue with other servers: no name that clients know changes its tool."""
         return all(names.keeps_meaning(_prefixes(settings)) for names in self._names.values())
 
     def change_servers(
@@ -201,7 +201,7 @@ class JoinedUpstream(OwnServer):
             return UpstreamReply(202, (), b"")
         method = message.method
         if method in LISTS:
-            if request.passed_on is not None:  # the servers are asked anew, each for itself
+            if request.passed_on is not None:  # query each server again
                 request.passed_on()
             return await self._list(group, message, request)
         if method in _NAMED:

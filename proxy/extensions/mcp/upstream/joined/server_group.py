@@ -1,8 +1,8 @@
 """The servers of a joined upstream as one client sees them: a session of the old revisions, or all clients without one.
 
-open     introduces the client to every server, as many as answer in time
-lists    asks every server for all pages of a list; a server that is out of reach is left out
-carry    sends a request to the one server that it is for
+`open` introduces the client to every server, as many as answer in time.
+`lists` asks every server for all pages of a list; a server that is out of reach is left out.
+`carry` sends a request to the one server that it is for.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class ServerGroup:
     async def _list_in_time(
         self, link: ServerLink, method: str, request: UpstreamRequest
     ) -> tuple[ListedPage, ...] | None:
-        """A server's pages, or its last ones where it is late; None without any."""
+        """Returns a server's pages, or its last ones if it is late; None without any."""
         task = asyncio.create_task(self._list(link, method, request))
         self._begin(_wait_ended(task))
         done, _ = await asyncio.wait({task}, timeout=self._wait)

@@ -1,8 +1,7 @@
 """One child's two pipes, shared by its sessions: finds the request of each line of output.
 
-Clients that share a child may use the same ids, so there each request gets an id of the proxy's own on the child's
-side; progress tokens and the `requestId` of a cancellation are replaced with it. A child of one session gets messages
-as they are.
+Clients that share a child may use the same ids. So each request gets one of the proxy's ids on the child's side, which
+also replaces progress tokens and the `requestId` of a cancellation. A child of one session gets messages as they are.
 
     a response                          belongs to the request with its id
     a notification with a progress token, or of a subscription, belongs to the request that named it
@@ -11,13 +10,13 @@ as they are.
     both, without a GET stream          go to its newest open request, or wait for the next
     a request of the server             goes to the session's newest open request that streams, else to its GET stream
 
-If several clients share a child, none of them reads a message that may be meant for another. Notifications that
-name no request go to every session if they announce a change, and are dropped otherwise. A request of the server
-reaches a client only while no other client has a request open; otherwise it is answered with an error. So is a request
-that needs a capability which the client has not declared.
+If several clients share a child, none of them reads a message that may be meant for another. Notifications that name no
+request go to every session if they announce a change, and are dropped otherwise. A request of the server reaches a
+client only while no other client has a request open; otherwise it is answered with an error. So is a request that needs
+a capability which the client has not declared.
 
-A single client (`StdioSettings.single_client`) reads every message in the child's order: an announced change is like
-any other notification, an answer waits until the messages before it have been read, and a child that writes more than
+A single client (`StdioSettings.single_client`) reads every message in the child's order. An announced change is like
+any other notification, and an answer waits until the messages before it have been read. A child that writes more than
 the client reads has to wait.
 """
 
@@ -160,8 +159,8 @@ class Channel:
         return request
 
     def _choose_id(self, own: JsonValue, body: bytes, at: Pointer, taken: Container[str]) -> tuple[str, bytes]:
-        """The id or token that the child reads at `at`, as JSON, and the message with it: the client's own, unless it
-        is another client's, or programs may read its number differently."""
+        """Returns the id or token that the child reads at `at`, as JSON, and the message with it. It is the client's
+        own, unless it is another client's, or programs may read its number differently."""
         number = _key(own)
         if number and not self.shared and number not in taken and number not in self._late:
             return number, body
@@ -198,7 +197,7 @@ class Channel:
         return _replace_own(body, _CANCELLED, request.own_id.decode(), request.number.encode())
 
     def abandon(self, number: str) -> None:
-        """Gives up a request and tells the server so (specification, "Cancellation")."""
+        """Cancels a request and notifies the server (specification, "Cancellation")."""
         request = self._give_up(number)
         if request is None or request.is_cancelled or self.exit is not None:
             return
@@ -291,8 +290,8 @@ class Channel:
                 client.tell(line, change=change and not self._single)
 
     def _note_stray(self, *, has_id: bool) -> None:
-        """Reports an answer that belongs to no request, and ends the oldest request with an error: at once if the
-        answer has no id, because it is most likely its own, otherwise unless its own answer follows soon."""
+        """Reports an answer that belongs to no request, and ends the oldest request with an error. An answer without an
+        id ends it at once, because it is most likely the oldest's; otherwise it ends unless its answer follows soon."""
         why = "its id belongs to no request" if has_id else "it has no id"
         self._lost(self._child.pid, why)
         oldest = next(iter(self._requests), "")

@@ -125,7 +125,7 @@ class ChildClient:
         self.questions: set[str] = set()
         """Ids (as JSON) of the server's requests that this client has received and not answered yet."""
         self.capabilities: JsonValue = None
-        """The capabilities that the client has declared; not an object where it has declared nothing."""
+        """The capabilities that the client has declared; not an object if it has declared nothing."""
         self.last_mailbox: Mailbox | None = None
         """The mailbox of the last message that was not an answer."""
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)

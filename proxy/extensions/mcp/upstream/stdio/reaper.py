@@ -57,7 +57,7 @@ class Reaper:
 
 
 def end_group(group: int, number: signal.Signals) -> bool:
-    """Sends a signal to a process group; False where the group has no process left."""
+    """Sends a signal to a process group; returns False if the group has no process left."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

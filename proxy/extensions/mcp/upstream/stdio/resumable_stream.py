@@ -1,7 +1,7 @@
 """The messages of a child as server-sent events, and the newest ones of a session for a client whose connection broke.
 
 The events of a session have ids, `STREAM-NUMBER`. The client sends the last id that it has seen (`Last-Event-ID`) and
-reads the rest of that stream: stream 0 is the session's GET stream, each other one is the answer to a request
+reads the rest of that stream. Stream 0 is the session's GET stream, each other one is the answer to a request
 (specification 2025-11-25, "Resumability and Redelivery").
 """
 
@@ -25,7 +25,7 @@ _MOST_BYTES: Final = 1 << 20
 # The most streams of a session that wait for their client to return.
 _MOST_LEFT: Final = 16
 _EVENT_ID: Final = re.compile(r"(\d{1,9})-(\d{1,9})")
-# What a client reads before the first message: an id to return with, and after how many milliseconds.
+# The first event for a client: an id to return with, and after how many milliseconds.
 _PRIMING: Final = b"retry: 1000\ndata: \n\n"
 _READS_PRIMING: Final = "2025-11-25"
 

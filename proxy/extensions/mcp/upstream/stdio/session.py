@@ -201,7 +201,7 @@ class Sessions:
         return channel
 
     def _find_idle(self) -> Session | None:
-        """The session with a child of its own that was idle for the longest time."""
+        """Returns the session with a private child that was idle for the longest time."""
         shared = (self._stateless, self._common)
         own = [one for one in self._sessions.values() if one.channel not in shared and one.channel.has_answered]
         return min((one for one in own if not one.client.is_busy), key=lambda one: one.used, default=None)

@@ -1,7 +1,7 @@
 """The body of an OpenAPI operation: the schema of a JSON body, or the fields of a form. Pure.
 
-JSON goes first where a body may have several types, then `multipart/form-data`, then
-`application/x-www-form-urlencoded`. A body of any other type cannot be judged.
+If a body may have several types, JSON goes first, then `multipart/form-data`, then `application/x-www-form-urlencoded`.
+A body of any other type cannot be judged.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LEAVE_IT: Final = "only JSON and form bodies are judged: relay the operation, o
 
 @value_class
 class DescribedBody:
-    """A body: its media type ('' without a body), the schema of a JSON body (None without one), the fields of a form,
-    and the schema of its other fields; by default no others are allowed."""
+    """A body: its media type ('' without a body), the schema of a JSON body (None without one), and the fields of a
+    form. `others` is the schema of the form's other fields; by default none are allowed."""
 
     media_type: str = ""
     schema: JsonValue = None
@@ -181,7 +181,7 @@ def _list_values(schema: JsonValue, keyword: str) -> Iterator[JsonValue]:
 def _body_2(
     document: JsonValue, pointer: Pointer, parameters: tuple[Parameter, ...], translator: Translator
 ) -> DescribedBody:
-    """The body of an operation of Swagger 2.0: a parameter of its own, or fields among the parameters."""
+    """Returns the body of an operation of Swagger 2.0: a body parameter, or fields among the parameters."""
     operation = find_at_pointer(document, pointer)
     consumes = operation.get("consumes", document.get("consumes", [JSON]))
     types = [str(media_type).partition(";")[0].strip().lower() for media_type in consumes or [JSON]]

@@ -14,12 +14,12 @@ from urllib.parse import unquote
 from proxy.core.model.value_class import value_class
 
 # --- one rule for the names of an HTTP request ------------------------------------------------------------------------
-# One rule for the names of an HTTP request, used where it is read and where it is written. Pure.
+# One rule for the names of an HTTP request, used for both reading and writing it. Pure.
 #
 # Services read names differently: one ignores their case, one cuts them at a bracket, one begins a new parameter at
 # `;`, one reads a cookie behind a blank. A value whose name some service reads as a declared one is judged under that
-# name, or not sent. `fold_name` gives the name that the most lenient of them reads; `list_hidden_names` the names
-# that some find inside of a value; `read_cookies` the cookies, and those that two services read in two ways.
+# name, or not sent. `fold_name` gives the name that the most lenient of them reads. `list_hidden_names` gives the names
+# that some find inside of a value. `read_cookies` gives the cookies, and those that two services read in two ways.
 
 Pairs = list[tuple[str, str]]
 
@@ -46,7 +46,7 @@ def find_declared(name: str, folded: Mapping[str, str]) -> str | None:
 
 
 def list_hidden_names(query: str) -> Iterator[str]:
-    """The names in a query or a form that stand behind a `;`: services that follow HTML 4 (appendix B.2.2) begin a
+    """Yields the names behind a `;` in a query or a form. Services that follow HTML 4 (appendix B.2.2) begin a
     parameter there, and `&amp;` is such a place too."""
     if ";" not in query:
         return
@@ -71,8 +71,8 @@ def strip_quotes(value: str) -> str:
 def find_doubtful_cookies(
     lines: Iterable[str], declared: Iterable[str], json_text: Container[str] = ()
 ) -> Iterator[str]:
-    """The declared cookies that some service reads differently from `list_cookies`, or reads where that has none. The
-    values of those in `json_text` may hold any character."""
+    """Yields the declared cookies that some service reads differently from `list_cookies`, or reads although that has
+    none. The values of those in `json_text` may hold any character."""
     by_fold = {fold_name(name): name for name in declared}
     for line in lines:
         quoted = False  # whether a quote before this part is still open
@@ -92,7 +92,8 @@ def find_doubtful_cookies(
 
 
 def _has_open_quote(text: str) -> bool:
-    """Whether a quote that begins in the text does not end in it. A backslash takes the next character's meaning."""
+    """Returns whether a quote that begins in the text does not end in it. A backslash takes the next character's
+    meaning."""
     return text.replace("\\\\", "").replace('\\"', "").count('"') % 2 == 1
 
 
@@ -102,7 +103,7 @@ def _is_plain(value: str) -> bool:
 
 
 def is_cookie_octets(value: str) -> bool:
-    """Whether every service reads a written cookie's value as it stands: no list, no quote, no escape."""
+    """Returns whether every service reads a written cookie's value unchanged: no list, no quote, no escape."""
     return _is_plain(value) and "," not in value and _ESCAPE.search(value) is None
 
 
@@ -112,7 +113,7 @@ def decode_cookie(value: str) -> str:
 
 
 def is_token(name: str) -> bool:
-    """Whether a name can be that of a cookie or a header."""
+    """Returns whether a name can be that of a cookie or a header."""
     return _TOKEN.fullmatch(name) is not None
 
 
@@ -132,7 +133,7 @@ _KNOWN: Final = frozenset({"content-disposition", "content-type"})
 
 @value_class
 class Part:
-    """One part: its name, its file's name (None where it is not a file), its type, and where its content stands."""
+    """One part: its name, its file's name (None if it is not a file), its type, and the place of its content."""
 
     name: str
     filename: str | None
@@ -153,7 +154,7 @@ def find_boundary(content_type: str) -> str:
 
 
 def _read_media_parameters(content_type: str) -> Pairs | None:
-    """The parameters of a media type, names in lower case; None where the text is not all parameters."""
+    """Returns the parameters of a media type, names in lower case; None if the text is not all parameters."""
     _, semicolon, rest = content_type.partition(";")
     rest, found = semicolon + rest, Pairs()
     while rest:
@@ -166,7 +167,7 @@ def _read_media_parameters(content_type: str) -> Pairs | None:
 
 
 def is_field_text(media_type: str) -> bool:
-    """Whether a field's media type leaves its text in UTF-8 for every reader: no other charset, no parts within."""
+    """Returns whether a field's media type leaves its text in UTF-8 for every reader: no other charset, no parts."""
     parameters = _read_media_parameters(media_type)
     if parameters is None or media_type.lower().startswith("multipart/"):
         return False
@@ -203,7 +204,7 @@ def split_parts(body: bytes, boundary: str) -> list[Part] | None:
 
 
 def _has_bare_boundary(content: bytes, line: bytes) -> bool:
-    """Whether the boundary stands behind a lone CR or LF, where lenient parsers begin a part."""
+    """Returns whether the boundary follows a lone CR or LF, which begins a part for lenient parsers."""
     return b"\n" + line in content or b"\r" + line in content
 
 

@@ -78,11 +78,10 @@ _OPEN: Final[tuple[JsonValue, ...]] = (True, {})
 
 @value_class
 class RequestTemplate:
-    """How the arguments of a tool become an HTTP request. `path` has its parameters in braces.
+    """The form of a tool's arguments in an HTTP request. `path` has its parameters in braces.
 
-    `body` is the media type of the body, '' if there is none. All arguments that no parameter has are members of a
-    JSON body, unless the one called `body_argument` is all of it. `credentials` are names of the query that are not
-    judged.
+    `body` is the media type of the body, '' if there is none. All arguments that no parameter has are members of a JSON
+    body, unless the one called `body_argument` is all of it. `credentials` are names of the query that are not judged.
     """
 
     method: str
@@ -95,7 +94,7 @@ class RequestTemplate:
 
     @property
     def is_plain(self) -> bool:
-        """Returns whether the body alone is the arguments, as on a route written by hand."""
+        """Returns whether only the body is the arguments, as on a route written by hand."""
         return not self.parameters and not self.body_argument and self.has_json
 
     @property
@@ -246,7 +245,7 @@ def _resolve_reference(schema: JsonValue, definitions: dict[str, JsonValue]) -> 
 
 
 def _spreads(schema: dict[str, JsonValue], definitions: dict[str, JsonValue]) -> bool:
-    """Returns whether the members of a body may stand beside other arguments."""
+    """Returns whether the members of a body may share a level with other arguments."""
     if {"object"} != list_schema_types({**schema, "$defs": definitions}) and not (
         "properties" in schema and "type" not in schema
     ):

@@ -72,7 +72,7 @@ def _json(text: str) -> list[JsonValue]:
 
 
 def read_path(parameter: Parameter, text: str) -> list[JsonValue]:
-    """The possible values of a decoded path segment; empty where it is not in its style."""
+    """Returns the possible values of a decoded path segment; empty if it is not in its style."""
     if parameter.style == "json":
         return _json(text)
     if parameter.style == "matrix":
@@ -128,7 +128,7 @@ def is_of(parameter: Parameter, name: str) -> bool:
 
 
 def list_written_names(parameter: Parameter) -> tuple[str, ...]:
-    """The names of a query, a form or cookies under which a parameter's declared parts stand."""
+    """Returns the names in a query, a form or cookies of a parameter's declared parts."""
     if parameter.style == "form" and parameter.explode and "object" in parameter.kinds:
         return parameter.properties
     return (parameter.name,)
@@ -152,7 +152,7 @@ def select_pairs(parameter: Parameter, groups: dict[str, Pairs]) -> Pairs:
 
 
 def read_pairs(parameter: Parameter, pairs: Pairs) -> list[JsonValue]:
-    """The possible values of a parameter's pairs; empty where they are not in its style."""
+    """Returns the possible values of a parameter's pairs; empty if they are not in its style."""
     texts = [text for _, text in pairs]
     if parameter.style == "json":
         return _json(texts[0]) if len(texts) == 1 else []
@@ -170,7 +170,7 @@ def read_pairs(parameter: Parameter, pairs: Pairs) -> list[JsonValue]:
 
 
 def split_query(query: str) -> Pairs | None:
-    """The decoded names and values of a query string; None where it is not escaped text in UTF-8."""
+    """Returns the decoded names and values of a query string; None if it is not escaped text in UTF-8."""
     if _BAD_ESCAPE.search(query):
         return None
     try:
