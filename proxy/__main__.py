@@ -25,7 +25,7 @@ if __name__ == "__main__":
     try:  # the pod's port for probes is named by `--pod-ports CALLS,PROBES,ADMIN`
         port = int(sys.argv[sys.argv.index("--pod-ports") + 1].split(",")[1])
         HELD = socket.create_server(("", port), backlog=128)  # kubelet and a few scrapers
-    except (ValueError, IndexError, OSError, OverflowError):  # none is named, or it cannot be opened: told later
+    except (ValueError, IndexError, OSError, OverflowError):  # none is named, or it cannot be opened: reported later
         pass
 
 import argparse
@@ -49,7 +49,7 @@ FIRST_STEPS: Final = ("demo", "import")
 _ADDED: Final = {verb: plugin for plugin in find_plugins(AddsVerbs) for verb in plugin.verbs}
 VERBS: Final = tuple(dict.fromkeys((*filter(_ADDED.__contains__, FIRST_STEPS), *OWN_VERBS, *_ADDED)))
 
-# Verbs that take the command of an MCP server after `--` alone. `stdio` takes one as its last arguments.
+# Verbs that take the command of an MCP server only after `--`. `stdio` takes one as its last arguments.
 TAKE_A_COMMAND: Final = ("serve",)
 
 EPILOG: Final = """\
@@ -100,7 +100,7 @@ def _add_foreign_verb(verb: str) -> None:
 
 
 def _suggest_verb(word: str) -> str:
-    """What to write instead of a word that is not a verb."""
+    """Returns a suggestion for a word that is not a verb."""
     from proxy.config.mistakes import suggest_remark
 
     return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"

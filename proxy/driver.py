@@ -32,7 +32,7 @@ class Signal:
     def __init__(self) -> None:
         self.is_set = False
         self.hear: Callable[[], object] | None = None
-        """What is called when the signal is set."""
+        """Called when the signal is set."""
 
     def set(self) -> None:
         """Resumes the waiting coroutine at once."""
@@ -53,7 +53,7 @@ class Signal:
 
 
 def _settle(future: asyncio.Future[None]) -> None:
-    """Ends a future, unless its task has been cancelled meanwhile."""
+    """Ends a future, unless its task has been canceled."""
     if not future.done():
         future.set_result(None)
 
@@ -105,9 +105,9 @@ class Driver(Generic[Result]):
         self._waiting: object = IN_TASK
         self._error: BaseException | None = None
         self.result: Result | None = None
-        """What the coroutine returned; None as long as it runs, and if it raised."""
+        """The coroutine's return value; None as long as it runs, and if it raised."""
         self.needs_task = True
-        """Whether it waits for anything but a signal, or has ended."""
+        """Set if it waits for anything but a signal, or has ended."""
 
     def drive(self, error: BaseException | None = None) -> None:
         """Runs the coroutine until it ends or has to wait; `error` is raised where it waits now."""

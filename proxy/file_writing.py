@@ -73,7 +73,7 @@ def open_to_append(path: Path) -> int:
 
 
 def move_file(path: Path, target: Path) -> None:
-    """Gives a file another name in its folder. A link at either name is moved or replaced, never followed."""
+    """Renames a file within its folder. A link at either name is moved or replaced, never followed."""
     path.replace(target)
 
 

@@ -1,6 +1,6 @@
-"""What a call needs from the outside world, as Protocols. One contract suite each, under tests/contract.
+"""The needs of a call in the outside world, as Protocols. One contract suite each, under tests/contract.
 
-Nothing here knows how it is done: `state/`, `upstream/` and `telemetry/` implement these, `server/` wires them.
+Nothing here depends on an implementation: `state/`, `upstream/` and `telemetry/` implement these, `server/` wires them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Clock(Protocol):
 
 
 class Pacing(Protocol):
-    """What sending again needs of the world: waiting, chance, and a name for each call."""
+    """Waiting, chance, and a name for each call: the needs of sending again."""
 
     async def sleep(self, seconds: float) -> None:
         """Waits."""
@@ -68,7 +68,7 @@ class Pacing(Protocol):
 # --- upstream -------------------------------------------------------------------------------------------------------
 @value_class
 class UpstreamRequest:
-    """How a checked call or a passthrough request goes out: everything but the arguments.
+    """The request for a checked call or a passthrough request: everything but the arguments.
 
     `target` is the origin-form path with query; `headers` are end-to-end headers only (lower case, no hop-by-hop,
     no content-length, no host); `body` is the complete body to send. `resend`: the very same was sent before.
@@ -102,8 +102,8 @@ class Upstream(Protocol):
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> UpstreamReply | UpstreamFault:
         """Sends what is not a call (a passthrough route), streaming both ways.
 
-        `request.body` is sent where `body` is None. The timeout starts anew with each piece of an upload; an exception
-        of `body` itself comes out unchanged.
+        If `body` is None, `request.body` is sent. The timeout restarts with each piece of an upload; an exception of
+        `body` itself comes out unchanged.
         """
 
     async def close(self) -> None:
@@ -136,7 +136,8 @@ class CountsConnections(Protocol):
     """An upstream that keeps connections in a pool."""
 
     def count_connections(self) -> tuple[int, int, int]:
-        """How many connections are open or being opened, how many of these are idle, and how many may be open."""
+        """Returns the number of connections that are open or being opened, of idle ones, and of those that may be
+        open."""
 
 
 @runtime_checkable
@@ -151,7 +152,7 @@ class GuardedUpstream(Upstream, Protocol):
     """An upstream with a guard in front: it refuses at once what the guard does not let through."""
 
     def list_servers(self) -> tuple[ToolServer, ...]:
-        """As `JoinsServers`; none where it is a single server."""
+        """As `JoinsServers`; none for a single server."""
 
     def grants_resend(self) -> bool:
         """Takes one resend out of the upstream's budget; False where there is none left."""
@@ -166,13 +167,13 @@ class GuardedUpstream(Upstream, Protocol):
 
 
 # --- state ----------------------------------------------------------------------------------------------------------
-# What an ended episode was, where only the shared store can tell. It never fails.
+# An ended episode, which only the shared store may know. It never fails.
 Ending = Future[Episode | None]
 
 
 @value_class
 class Rate:
-    """A key under which calls may come one in `interval` microseconds, `burst` of them at once. What stands before the
+    """A key under which calls may come one in `interval` microseconds, `burst` of them at once. The part before the
     first '/' of a key is the same in all keys of one call."""
 
     key: str
@@ -191,14 +192,14 @@ class RateExceeded:
 class StateStore(Protocol):
     """Remembers episodes and counts. Each method is atomic; keys expire `ttl` seconds after their last change.
 
-    No method raises: a store shared by several replicas goes on with what this process knows when it is out of reach.
+    No method raises: a shared store that is out of reach is replaced by the knowledge of this process.
     """
 
     def is_known(self, key: str) -> bool:
-        """Whether anything may be remembered under a key, of attempts or of counts, here or in a shared store.
+        """Returns whether anything may be remembered under a key, of attempts or of counts, here or in a shared store.
 
-        Waits for nothing. Where it is False, `look` and `clear` would give None and `count_taken` 0, so that none of
-        them need be awaited."""
+        Waits for nothing. If it returns False, `look` and `clear` would give None and `count_taken` 0, so none of them
+        need be awaited."""
 
     async def look(self, key: str, if_known: bool = False) -> Episode | None:
         """The running episode of an attempt key, or None.
@@ -278,7 +279,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Trace:
-    """Where a request stands among those that led to it (W3C Trace Context), and what it led to itself.
+    """The place of a request among those that led to it (W3C Trace Context), and the requests that it led to.
 
     Ids as lower-case hexadecimal digits; `parent_id` is '' at the root. `flags` and `state` as in the two headers.
     """
@@ -304,7 +305,7 @@ class HookFailure:
 
 @dataclass(slots=True)
 class AccessNote:
-    """What the audit shows of who sent a request: `caller` are the fields that name it; `rule` is the rule of access
+    """The audit's note on the sender of a request: `caller` are the fields that name it; `rule` is the rule of access
     that decided on its call last."""
 
     caller: Mapping[str, str]
@@ -315,18 +316,18 @@ class ModelQuestion(Protocol):
     """One question to a model about a call, in the words of the extension that asked it."""
 
     def list_fields(self) -> Mapping[str, JsonValue]:
-        """What the log line says of it."""
+        """Returns its fields of the log line."""
 
     def describe_span(self) -> tuple[float, float, Mapping[str, str | int | bool], str] | None:
-        """When it was asked and answered, what its span says of it, and why it has no answer ('' where it has one);
-        None where it was not asked."""
+        """Returns its start and end, its span's attributes, and why it has no answer ('' if it has one); None if it was
+        not sent."""
 
 
 @value_class
 class ReplacedAnswer:
-    """An answer of a model that another one took the place of, because its calls were wrong: `calls` are these, each a
-    record of its own with what was said of it as `result`. `valid` is what the model read of those that were not wrong;
-    `tokens` are what the question that was made of all that took, as its answer reports them."""
+    """A model's answer that another one replaced, because its calls were wrong. `calls` are these; each has a separate
+    record with the text about it as `result`. `valid` is the text that the model read of those that were not wrong.
+    `tokens` is the size of the question about all that, as its answer reports it."""
 
     calls: Sequence[CallRecord]
     valid: str
@@ -384,7 +385,7 @@ class CallRecord:
     questions: Sequence[ModelQuestion] = ()  # to the model endpoint, by layers 3 and 4
     corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
     settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
-    # What observers describe, count and record: the call, its policy, what may be sent, and the answer of ours. These
+    # Observers describe, count and record these: the call, its policy, the arguments to send, and our answer. These
     # hold values, which no observer shows unless the operator asks for it.
     call: ToolCall | None = field(default=None, repr=False)
     policy: ToolPolicy | None = field(default=None, repr=False)
@@ -415,7 +416,7 @@ class Observer(Protocol):
 
 # --- tools ----------------------------------------------------------------------------------------------------------
 class ToolTexts(Protocol):
-    """What agents read of tools before they call, and where MCP clients are given it: after the server's own
+    """Texts on tools that agents read before they call, and their place for MCP clients: after the server's own
     `instructions`, or after each tool's own description."""
 
     @property
@@ -434,7 +435,7 @@ class ToolTexts(Protocol):
 
 
 class LearnedLists(Protocol):
-    """What one route has learned of the tools that its server lists."""
+    """One route's knowledge of the tools that its server lists."""
 
     def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
         """The tools of the list that was last used; where nothing was learned, those of the config."""
@@ -443,7 +444,7 @@ class LearnedLists(Protocol):
 # --- access ---------------------------------------------------------------------------------------------------------
 @value_class
 class AccessDenied:
-    """Why a request may not go on; `headers` belong to the answer, `note` is for the audit."""
+    """The reason why a request is refused; `headers` belong to the answer, `note` is for the audit."""
 
     code: ErrorCode
     message: str
@@ -452,30 +453,30 @@ class AccessDenied:
 
 
 class CallAccess(Protocol):
-    """What one caller may call on one route. It knows the caller's claims, which stand nowhere else. `hints`: what the
-    server that lists a tool says of it; None for a tool that no server lists."""
+    """The calls that one caller may make on one route. Only this object knows the caller's claims. `hints`: the
+    annotations by the server that lists a tool; None for a tool that no server lists."""
 
     @property
     def scope(self) -> str:
         """Equal for callers who may see the same tools."""
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:
-        """Whether a tool of this name is shown to the caller."""
+        """Returns whether a tool of this name is shown to the caller."""
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:
-        """Why no call of a tool is allowed to the caller, whatever its arguments; None where some may be."""
+        """Returns why the caller may not call a tool, whatever the arguments; None if some may be allowed."""
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:
-        """Why a call is not sent as it would go to its tool; None where it is."""
+        """Returns why a call is not sent in its final form; None if it is."""
 
     def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:
-        """Why a call gets no answer from a hook in the place of its tool; None where it does."""
+        """Returns why a hook may not answer a call in place of its tool; None if it may."""
 
 
 @value_class
 class Admitted:
-    """A request that may go on: the name of its token, '' without one, the CORS fields of its answer, what its caller
-    may call (`calls` None: anything), and who that is where a token proves it: equal for one caller, '' for nobody.
+    """A request that is admitted: the name of its token, '' without one, and the CORS fields of its answer. `calls` are
+    those that its caller may make (None: any). `caller` is proven by a token: equal for one caller, '' for nobody.
     `note` is for the audit."""
 
     token: str = ""
@@ -488,20 +489,20 @@ class Admitted:
 # Gives the names in a client's certificate, each with its kind: `CN:name`, `DNS:host`, `URI:spiffe://...`.
 Certificate = Callable[[], frozenset[str]]
 
-# What admits a request or refuses it; a request whose token's keys have to be fetched waits.
+# The admission of a request or its refusal; a request whose token's keys have to be fetched waits.
 Admission = Admitted | AccessDenied | Awaitable[Admitted | AccessDenied]
 
 
 class RouteAccess(Protocol):
-    """What admits the requests of one route before their bodies are read."""
+    """Admits the requests of one route before their bodies are read."""
 
     def admit(self, headers: Headers, token: str | AccessDenied, certificate: Certificate) -> Admission:
-        """Whether a request may go on. `token`: the name of the static token that came, '' where the route knows none,
-        or why none is known; `certificate` gives the names in the client's certificate."""
+        """Returns whether a request is admitted. `token`: the name of the static token that came, '' if the route knows
+        none, or why none is known. `certificate` gives the names in the client's certificate."""
 
 
 # --- one call -------------------------------------------------------------------------------------------------------
-# Where clients may tell what the user wants: (kind, name) of each place.
+# The places in which clients may state the user's wish, each (kind, name).
 QuerySources = tuple[tuple[str, str], ...]
 
 
@@ -514,14 +515,14 @@ class CallRoute(Protocol):
 
     @property
     def unknown(self) -> UnknownTool:
-        """What holds for calls of all other tools."""
+        """The treatment of calls of all other tools."""
 
     @property
     def calls(self) -> CallAccess | None:
-        """What the caller may call; None: anything."""
+        """The calls that the caller may make; None: any."""
 
     def refuse_hidden(self, tool: str) -> Failure | None:
-        """Why a tool of the route that the caller may not see is not called; None for every other name."""
+        """Returns why a tool of the route that is hidden from the caller is not called; None for every other name."""
 
     @property
     def headers(self) -> Headers:
@@ -533,21 +534,21 @@ class CallRoute(Protocol):
 
     @property
     def caller(self) -> str:
-        """Who calls, where a token proves it (`Admitted`); '' for nobody."""
+        """The caller, if a token proves it (`Admitted`); otherwise ''."""
 
     def find_user_query(self, sources: QuerySources) -> str:
-        """What the user wants, in the client's words, at the first of the sources that holds something; '' where none
+        """Returns the user's wish in the client's words, from the first of the sources that holds something; '' if none
         does (GoMind's user query)."""
 
     def can_forward_unknown(self, tool: str) -> bool:
-        """Whether a call of a tool that is not among `tools` goes on as it came: on a report-only route."""
+        """Returns whether a call of a tool that is not among `tools` is forwarded unchanged: on a report-only route."""
 
     def request(self, checked: CheckedCall) -> UpstreamRequest | None:
-        """What is sent for a checked call; None where the proxy itself answers with the checked arguments."""
+        """Returns the request for a checked call; None if the proxy itself answers with the checked arguments."""
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
-        """What a tool that answered with success says against the arguments (MCP `isError`); None where it does not, or
-        where the answer is still a stream."""
+        """Returns the complaint about the arguments of a tool that answered with success (MCP `isError`); None without
+        one, or if the answer is still a stream."""
 
     def find_answer_check(self, tool: str) -> Check | None:
         """The schema that a tool's answers have to match, as the config or its server states it; None without one."""
@@ -558,8 +559,8 @@ class CallRoute(Protocol):
 
 @dataclass(slots=True)
 class HookNotes:
-    """Notes on the hooks of one call: the `seconds` that they have taken so far, the `failures` of those that did not
-    do their part, and the latest that replaced an answer."""
+    """Notes on the hooks of one call: the `seconds` that they have taken so far, the `failures` of some of them, and in
+    `answered_by` the latest that replaced an answer."""
 
     seconds: float = 0.0
     failures: tuple[HookFailure, ...] = ()
@@ -595,7 +596,7 @@ class AnswerFilter(Protocol):
     """Changes or withholds the answers of tools, after hooks and the tool's `response_schema`. A plugin makes it."""
 
     def is_on(self, tool: ToolPolicy) -> bool:
-        """Whether it filters the answers of a tool. Calls of all other tools do nothing more than to ask this."""
+        """Returns whether it filters the answers of a tool. Calls of all other tools only call this."""
 
     def prepare(self, request: UpstreamRequest, call_route: CallRoute) -> UpstreamRequest:
         """The request to send, such as without the content codings that the filter cannot read."""
@@ -623,17 +624,17 @@ TryCall = Callable[[ToolCall], Awaitable[Delivered | Failure]]
 
 
 class Corrector(Protocol):
-    """Layers 3 and 4 (GoMind): a model is asked for a better call than one that failed."""
+    """Layers 3 and 4 (GoMind): asks a model for a better call than one that failed."""
 
     def is_on(self, policy: ToolPolicy) -> bool:
-        """Whether calls of a tool may be corrected."""
+        """Returns whether calls of a tool may be corrected."""
 
     def asks_again(self, policy: ToolPolicy) -> bool:
-        """Whether it is asked about arguments that failed before in the episode, for it has learned something since."""
+        """Returns whether to ask about arguments that failed before in the episode: it has new knowledge since."""
 
     async def correct(self, failed: FailedCall, try_call: TryCall) -> Delivered | Failure | None:
-        """What came of a better call; a Failure only where that call may have run. None: nothing, so the caller is
-        told of the failure it had. Bounds its own time, and raises only what `try_call` raises."""
+        """Returns the result of a better call; a Failure only if that call may have run. None: nothing, so the caller
+        gets the failure it had. Bounds its own time, and raises only what `try_call` raises."""
 
     def note_delivery(
         self, checked: CheckedCall, reply: UpstreamReply, policy: ToolPolicy, call_route: CallRoute
@@ -648,13 +649,13 @@ class ExaminedTools(Protocol):
 
     @property
     def wait(self) -> float:
-        """How long a call waits for what has to be found out about its tool, in seconds."""
+        """Returns how long a call waits for facts about its tool, in seconds."""
 
     def rules_of(self, name: str) -> frozenset[str]:
         """The repair rules of a tool."""
 
     def find_unexamined(self, name: str) -> ListedSchema | None:
-        """The schema of a tool that has not been examined yet; None where no examination is needed."""
+        """Returns the schema of a tool that has not been examined yet; None if no examination is needed."""
 
     def settle(self, name: str, *, bad: str = "", expensive: bool = False) -> None:
         """Records what examining a schema showed: it cannot be used, is too expensive to compile here, or neither."""
@@ -667,11 +668,11 @@ class JudgesElsewhere(Protocol):
         """A text that can be read at little cost, or why it cannot be read now."""
 
     async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
-        """What `decide` says of a call, however long that takes within its bounds."""
+        """Returns the result of `decide` for a call, however long that takes within its bounds."""
 
     async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:
-        """What a job (`module:function`) makes of bytes and a described policy (call/jobs.py) in a child process; None
-        where it takes too much."""
+        """Returns the result of a job (`module:function`) on bytes and a described policy (call/jobs.py) in a child
+        process; None if it takes too much."""
 
     async def examine(self, tools: ExaminedTools, name: str) -> None:
         """Finds out what a listed tool's schema costs before it is compiled in this process."""
@@ -679,13 +680,13 @@ class JudgesElsewhere(Protocol):
 
 @value_class
 class Services:
-    """The outside world, wired by the app: `upstreams` by name, `extra_lines` of tools' own formatters; `escalated` is
-    called for each escalation once, and waits for nothing; `hooks` begins those of a call, None if its route has none;
-    `access` by the keys of the routes that ask who calls.
+    """The outside world, wired by the app: `upstreams` by name, `extra_lines` of tools' own formatters. `escalated` is
+    called for each escalation once, and waits for nothing. `hooks` begins those of a call, None if its route has none.
+    `access` is by the keys of the routes that identify callers.
 
-    `sampled` is called for some of the forwarded calls, with the route's name, and waits for nothing; `confirm` for
-    every call that has been accepted, and gives the reason why it is not sent after all, or None. `answers` filter what
-    tools answer, one after the other."""
+    `sampled` is called for some of the forwarded calls, with the route's name, and waits for nothing. `confirm` is
+    called for every accepted call, and gives the reason why it is not sent after all, or None. `answers` filter tools'
+    answers, one after the other."""
 
     store: StateStore
     clock: Clock

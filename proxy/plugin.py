@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Plugin:
-    """What every plugin says of itself: its `name`, what it `adds` in one sentence, and the plugins that it `uses`."""
+    """The description of a plugin: its `name`, what it `adds` in one sentence, and the plugins that it `uses`."""
 
     name: ClassVar[str]
     adds: ClassVar[str]
@@ -143,7 +143,7 @@ class ExtendsVerbs(Plugin):
 
 
 class PlacesProcess(Plugin):
-    """Knows where the process runs by flags of `serve`, which count if the first of them is given."""
+    """Knows the place of the process from flags of `serve`, which count if the first of them is given."""
 
     title: ClassVar[str]
     text: ClassVar[str]
@@ -157,7 +157,7 @@ class PlacesProcess(Plugin):
         raise NotImplementedError
 
     def make_watcher(self, args: argparse.Namespace) -> TroubleWatcher:
-        """What shows troubles there."""
+        """Returns the watcher that shows troubles there."""
         raise NotImplementedError
 
     def write_flags(self, args: argparse.Namespace) -> list[str]:
@@ -231,17 +231,17 @@ class SpeaksProtocol(Plugin):
     header_prefix: ClassVar[str] = ""
 
     def make_reader(self, context: Context, catalogue: ToolReader) -> RouteKindReader:
-        """What reads the keys of its routes."""
+        """Returns the reader of its routes' keys."""
         raise NotImplementedError
 
     def make_handler(
         self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None
     ) -> RouteHandler:
-        """What answers the requests of its routes in this process."""
+        """Returns the handler of its routes' requests in this process."""
         raise NotImplementedError
 
     def make_lists(self) -> LearnedLists:
-        """What is learned of the tools of one route."""
+        """Returns the lists of tools learned for one route."""
         raise NotImplementedError
 
     def read_upstream(self, context: Context, name: str, written: Mapping[str, JsonValue]) -> UpstreamConfig:
@@ -249,7 +249,7 @@ class SpeaksProtocol(Plugin):
         raise NotImplementedError
 
     def make_upstreams(self, log: Log) -> UpstreamKind:
-        """What makes such upstreams for calls."""
+        """Returns the maker of such upstreams for calls."""
         raise NotImplementedError
 
 
@@ -274,7 +274,7 @@ class RelaysRequests(Plugin):
         raise NotImplementedError
 
     def make_relay(self, clock: Clock, reports: Reports) -> RelayHandler:
-        """What answers the requests in this process."""
+        """Returns the handler of the requests in this process."""
         raise NotImplementedError
 
 
@@ -288,7 +288,7 @@ class AddsRequests(Plugin):
     def read_channels(
         self, catalogue: ToolReader, route: WrittenRoute, formats: JsonValue, policy: QueryPolicy
     ) -> ChannelJudge:
-        """What judges the parameters of a route."""
+        """Returns the judge of a route's parameters."""
         raise NotImplementedError
 
     def read_operation(self, document: JsonValue, name: str, provided: frozenset[str]) -> FoundSchema | SourceProblem:
@@ -296,7 +296,7 @@ class AddsRequests(Plugin):
         raise NotImplementedError
 
     def bind(self, form: RequestForm, check: Check | None, *, by_name: bool, query: QueryPolicy) -> OperationRule:
-        """How the calls of a tool stand in requests. `by_name`: it is called by its name."""
+        """Returns the form of a tool's calls in requests. `by_name`: it is called by its name."""
         raise NotImplementedError
 
 
@@ -307,11 +307,11 @@ class ExtendsCalls(AddsKeys):
     asks_callers: ClassVar[tuple[str, ...]] = ()
 
     def make_services(self, services: Services, log: Log, metrics: Metrics) -> ServiceExtender | None:
-        """What adds to the services of calls. It is made once and outlives a reload."""
+        """Returns the extender of the services of calls. It is made once and outlives a reload."""
         return None
 
     def make_limiter(self, services: Services) -> CallLimiter | None:
-        """What refuses calls by its `limit_keys`, for the first config with one of them."""
+        """Returns the limiter that refuses calls by its `limit_keys`, for the first config with one of them."""
         return None
 
     def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:
@@ -319,7 +319,7 @@ class ExtendsCalls(AddsKeys):
         return {}
 
     def make_tool_texts(self, config: Config) -> ToolTexts | None:
-        """What MCP clients read of tools; None if the config adds nothing."""
+        """Returns the texts on tools that MCP clients read; None if the config adds nothing."""
         return None
 
     def find_pinned(self, config: Config, route: str) -> PinnedTools | None:
@@ -377,11 +377,11 @@ class AddsPages(Plugin):
         raise NotImplementedError
 
     def make_counts(self, read: Callable[[], Counts], wall: Callable[[], float], *, values: bool) -> PageCounts | None:
-        """What counts finished calls for its pages. `read` returns the counts of all requests."""
+        """Returns the counter of finished calls for its pages. `read` returns the counts of all requests."""
         return None
 
     def make_shared(self, now: Callable[[], float]) -> SharedPages | None:
-        """What answers readers with pages made for others, for the first reader that says which age it takes."""
+        """Returns the pages that are shared by readers, for the first reader that says which age it takes."""
         return None
 
 

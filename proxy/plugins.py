@@ -44,7 +44,7 @@ def list_plugins() -> list[Plugin]:
 
 
 def find_folder(plugin: Plugin) -> Path:
-    """Returns where the files of a plugin are."""
+    """Returns the folder of a plugin's files."""
     return Path(str(sys.modules[type(plugin).__module__].__file__)).parent
 
 

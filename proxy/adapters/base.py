@@ -80,7 +80,7 @@ class CallShape:
 
     @property
     def looks_into_body(self) -> bool:
-        """Returns whether the conversation or the id of a call may stand in the body."""
+        """Returns whether the body may hold the conversation or the id of a call."""
         return self.call_id_pointer is not None or any(source.kind in ("body", "meta") for source in self.ladder)
 
 

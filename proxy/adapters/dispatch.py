@@ -5,8 +5,8 @@ Examples are `{"tool": "weather", "arguments": {...}}` with `/tool` and `/argume
 json_string`); the text is decoded, checked, and put back as a string.
 
 The client's own body goes upstream. A repair changes only the bytes of the arguments (and of a trimmed tool name): the
-new bytes are spliced into the body, and every other member keeps its text. Where the route's `upstream_path` contains
-`{tool}`, the upstream has one path per tool and gets the arguments alone; `server/` does that, since it needs no
+new bytes are spliced into the body, and every other member keeps its text. If the route's `upstream_path` contains
+`{tool}`, the upstream has one path per tool and gets only the arguments. `server/` does that, since it needs no
 knowledge of the shape.
 """
 
@@ -109,7 +109,7 @@ class DispatchAdapter(Adapter):
 
 
 def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
-    """Reads a body; refuses one that parsers could read differently where its call stands."""
+    """Reads a body; refuses one whose call two parsers could read differently."""
     body = read_document(text, shape.text, shape.text_repairs)
     if isinstance(body, Document):
         for pointer in (shape.tool_pointer or (), shape.arguments_pointer or ()):

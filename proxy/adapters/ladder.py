@@ -20,8 +20,8 @@ from proxy.core.model.values import ABSENT, Conversation, JsonProblem, JsonValue
 _LONGEST_CALL_ID: Final = 1024
 CALL_ID_HEADER: Final = "x-tool-call-id"
 
-# `traceparent` (W3C Trace Context section 3.2): version, trace id, parent id, flags. Version ff and ids made of zeros
-# alone are invalid. Version 00 ends after the flags; a later version may continue behind another dash.
+# `traceparent` (W3C Trace Context section 3.2): version, trace id, parent id, flags. Version ff and ids made only of
+# zeros are invalid. Version 00 ends after the flags; a later version may continue behind another dash.
 _IDS: Final = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 _TRACEPARENT: Final = re.compile(f"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-.*)?")
 
@@ -29,7 +29,7 @@ Finder = Callable[[RawRequest, str, JsonValue], str | None]
 
 
 def read_trace_id(traceparent: str | None) -> str | None:
-    """The trace id of a header; None where it is missing or malformed."""
+    """Returns the trace id of a header; None if it is missing or malformed."""
     return traceparent[3:35] if traceparent and _TRACEPARENT.fullmatch(traceparent) else None
 
 

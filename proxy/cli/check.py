@@ -146,7 +146,7 @@ def _print_text(report: CheckReport, loaded: Loaded | None, args: argparse.Names
 
 
 def summarize(loaded: Loaded, name: str) -> list[str]:
-    """What a config serves, in lines: routes with their tools and where they lead, then what is worth knowing."""
+    """Returns lines about a config: routes with their tools and upstreams, then notes."""
     from proxy.routing import build_routes
 
     table = build_routes(loaded.config)
@@ -179,7 +179,7 @@ def _show_base(loaded: Loaded, upstream: str) -> str:
 
 
 def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:
-    """What is worth knowing about a usable config."""
+    """Returns notes about a usable config."""
     notes = list(loaded.config.notes)
     if unjudged := [f"'{route.name}'" for route in table.routes if route.forwards_unjudged_query]:
         notes.append(f"query strings reach the tool unjudged on {', '.join(unjudged)} (`query: refuse` takes none)")
@@ -193,7 +193,7 @@ def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:
 
 
 def _show_served(loaded: Loaded, table: RouteTable) -> dict[str, Any]:
-    """What a usable config serves, as `schemas/verbs/check.schema.json` has it."""
+    """Returns a usable config's routes and tools, as `schemas/verbs/check.schema.json` has them."""
     return {
         "files_digest": loaded.files_digest,
         "routes": [

@@ -1,5 +1,5 @@
-"""What `check` found, for programs: one JSON object, SARIF 2.1.0, or workflow commands of GitHub Actions; and how other
-verbs say in JSON that a config cannot be used.
+"""Writes the results of `check` for programs: one JSON object, SARIF 2.1.0, or workflow commands of GitHub Actions.
+Also writes the JSON by which other verbs say that a config cannot be used.
 
 `CheckReport` holds everything found. Each writer takes one and gives the whole text for standard output.
 `schemas/verbs/check.schema.json` describes the JSON object.
@@ -33,7 +33,7 @@ _COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
 
 @dataclass(slots=True)
 class CheckReport:
-    """What was found about the config at `path`.
+    """The findings about the config at `path`.
 
     `mistakes` make the config unusable. `served` is what it serves, as `schemas/verbs/check.schema.json` has it, and
     None for an unusable config. `differences`: where the two judges differ; None if the second was not asked.
@@ -64,7 +64,7 @@ class _Finding:
 
 
 def _list_findings(report: CheckReport) -> Iterator[_Finding]:
-    """Everything found; what has no line of its own stands at the first line of the config."""
+    """Yields every finding; one without a line is at the first line of the config."""
     for mistake in report.mistakes:
         yield _Finding("mistake", mistake.text, mistake.file, mistake.line, mistake.column, mistake.where)
     for text in report.differences or ():
@@ -98,8 +98,8 @@ def show_mistake(mistake: Mistake) -> dict[str, Any]:
 
 
 def print_unusable(form: str, message: str, mistakes: Iterable[Mistake] = ()) -> int:
-    """Prints why nothing can be done and gives the exit code: `message` to stderr, or for the format `json` an object
-    with it and the mistakes of the config to stdout."""
+    """Prints why nothing can be done and returns the exit code. `message` goes to stderr, or for the format `json` an
+    object with it and the mistakes of the config to stdout."""
     if form == "json":
         problem = {"message": message, "mistakes": [show_mistake(mistake) for mistake in mistakes]}
         print(json.dumps({"error": problem}, ensure_ascii=False))

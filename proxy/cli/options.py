@@ -1,4 +1,4 @@
-"""What the command lines of verbs share: the layout of their help, and the option `--header`."""
+"""Shared parts of the verbs' command lines: the layout of their help, and the option `--header`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from proxy.plugin import Flag
 
-# argparse's own width where the terminal's is unknown.
+# argparse's own width if the terminal's is unknown.
 _USUAL: Final = 80
 # The column of the longest verb's end: argparse forgets that verbs are indented when it makes room for them.
 _LONGEST_VERB: Final = 14

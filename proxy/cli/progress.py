@@ -49,7 +49,7 @@ class Progress:
 
 
 def draw_bar(count: int, position: int, total: int | None, counted: str = "lines") -> str:
-    """The bar as text: `[######........]  42 %  12,345 lines`, or the count alone where the total is unknown."""
+    """Returns the bar as text: `[######........]  42 %  12,345 lines`, or only the count if the total is unknown."""
     if not total:
         return f"{count:,} {counted}"
     share = min(position / total, 1.0)

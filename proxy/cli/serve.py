@@ -1,4 +1,4 @@
-"""`toolcall-proxy serve` runs the proxy in front of the tools until it is told to stop.
+"""`toolcall-proxy serve` runs the proxy in front of the tools until a signal stops it.
 
 SIGTERM drains first, because load balancers notice late: for as long as the config's `drain` says. Without `drain` it
 ends as soon as no calls arrive, or after 25 s; in a pod after 25 s. SIGINT (Ctrl-C) stops at once but lets calls under
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EXIT_NOTHING_THERE: Final = 1
 EXIT_CONFIG: Final = 2
-# The allocation thresholds of the garbage collector. Objects made at the start stay, so each is looked at once: that
+# The allocation thresholds of the garbage collector. Objects made at the start stay, so each is looked at once. That
 # takes 20 ms, and gives 1.5 MB back while the start can still use it (mostly classes that became classes with slots).
 _STARTING: Final = (10_000, 1_000, 1_000)
 # Python's own 700 is reached by a handful of calls.
@@ -97,7 +97,7 @@ def register(subparsers: Any) -> None:
         for flag in place.list_flags():
             add_flag(group, flag)
     parser.set_defaults(no_config=False, source=None)
-    # One of several processes behind a port (`workers`); started by `proxy/extensions/workers/supervisor.py` alone.
+    # One of several processes behind a port (`workers`); only `proxy/extensions/workers/supervisor.py` starts it.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -219,7 +219,7 @@ def _find_contradiction(args: argparse.Namespace) -> str:
 
 
 def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:
-    """Serves what stands in place of a config from a temporary one."""
+    """Serves the source that replaces a config from a temporary one."""
     with contextlib.ExitStack() as kept:
         path = source.make_file(args, kept)
         args.no_config, args.source = True, source
@@ -326,7 +326,7 @@ def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
 
 
 async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]) -> signal.Signals:
-    """Waits for the signal that ends the process, and handles other signals meanwhile."""
+    """Waits for the signal that ends the process, and handles other signals until then."""
     while (number := await signals.get()) is signal.SIGHUP:
         await serving.reloader.reload()
     return number

@@ -46,7 +46,7 @@ class WrittenRoute:
     `name` is shown in logs and metrics. `protocol` is what its clients and its upstream speak; if it `is_listed`, a
     plugin speaks it, and the server lists the tools. `relay` is the plugin that answers its requests, and `relay_key`
     the key by which it does. If it `passes`, everything is relayed. `upstream` is a name, `none`, or ''. `path_at` is
-    where the path is written; `parameters` are the names in braces in it, and `upstream_path` may have them.
+    the path's place in the file. `parameters` are the names in braces in it, and `upstream_path` may have them.
     """
 
     def __init__(self, at: Pointer, entry: Written, path: str) -> None:

@@ -28,7 +28,7 @@ class Context:
     notes: list[str] = field(default_factory=list)
     # Upstreams that routes and sections of plugins use.
     used_upstreams: set[str] = field(default_factory=set)
-    # Whether secrets, and files outside the config's folder, may be missing.
+    # If set, secrets and files outside the config's folder may be missing.
     config_only: bool = False
 
     def where(self, path: Pointer) -> str:
@@ -69,7 +69,7 @@ def read_named_text(
     name: JsonValue,
     hint: str = "paths start at the config file's folder",
 ) -> str | None:
-    """The text of a file that the config names; None where it cannot be read, which is reported."""
+    """Returns the text of a file that the config names. If it cannot be read, reports that and returns None."""
     try:
         return files.text(context.folder / reveal(name)).decode()
     except (OSError, ValueError) as error:

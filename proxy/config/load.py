@@ -271,8 +271,7 @@ def _list_too_large(tool: str, schema: ToolSchema, body: int) -> Iterator[str]:
 
 
 def _describe_address_effects(route: str, tool: str, policy: Policy) -> Iterator[str]:
-    """The settings that have no effect for clients without a conversation id, which are known by their address
-    alone."""
+    """Yields the settings that have no effect for clients without a conversation id, known only by their address."""
     unnamed = f"route {route!r}: without a conversation id"
     if policy.attempts.block is Block.HARD and policy.attempts.address is not ByAddress.COUNT:
         yield f"{unnamed}, `block: hard` of tool {tool!r} refuses nothing (attempts.address: count changes that)"

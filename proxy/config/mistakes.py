@@ -62,7 +62,7 @@ class ConfigError(Exception):
 
 
 def suggest_word(written: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the known word most similar to the written one, or '' where none is similar."""
+    """Returns `did you mean 'x'?` for the known word most similar to the written one, or '' if none is similar."""
     from difflib import get_close_matches  # imported here, because a config without mistakes does not need it
 
     by_fold = {word.casefold(): word for word in sorted(known, reverse=True)}

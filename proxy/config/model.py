@@ -30,7 +30,7 @@ from proxy.core.model.values import Container, Headers, JsonValue
 from proxy.core.schema.formats import USUAL, Formats
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
 
-# What becomes of keywords that JSON Schema does not know; `misspelt`: those that surely mean another one are mistakes.
+# The treatment of keywords that JSON Schema does not know; `misspelt`: those that surely mean another one are mistakes.
 UnknownKeywords = Literal["misspelt", "refuse", "note", "off"]
 
 
@@ -60,12 +60,12 @@ class Address:
 
     @property
     def above(self) -> Address:
-        """The loopback address one port above, where the operator's port is by default; any free one for port 0."""
+        """Returns the loopback address one port above, the operator's port by default; any free one for port 0."""
         return Address(port=self.port and self.port + (1 if self.port < _LAST_PORT else -1))
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the address."""
+        """Returns whether only this machine can reach the address."""
         return bool(self.unix) or self.host in ("localhost", "::1") or self.host.startswith("127.")
 
 
@@ -80,7 +80,7 @@ class ServerTls:
 
 @value_class
 class Listen(Address):
-    """Where calls come in, and the time limits of client connections.
+    """The address for calls, and the time limits of client connections.
 
     `mode` is the permissions of the unix socket, None for the umask's. `hosts` are the host names that clients may use,
     in lower case, `*.x` for all names below x; empty allows any.
@@ -95,7 +95,7 @@ class Listen(Address):
 
     @property
     def address(self) -> Address:
-        """The address alone."""
+        """The address without the other settings."""
         return Address(self.host, self.port, self.unix)
 
 
@@ -112,7 +112,7 @@ class Trusted:
 
 @value_class
 class AdminConfig:
-    """The operator's port. `probes` serves probes and metrics alone; `token` is asked for below /-/, '' for none.
+    """The operator's port. `probes` serves only probes and metrics; requests below /-/ need `token`, '' for none.
 
     `readers` is the token of readers, who see everything except values and change nothing. `hosts` are names under
     which the port is reached, besides addresses and loopback names. `console`: whether there are pages. `values`: how
@@ -152,12 +152,12 @@ class UpstreamTls:
 
 
 class AddedUpstream(Protocol):
-    """What an upstream without a URL is: a process, or what stands for other upstreams. A plugin reads it, and
-    makes the upstream of it."""
+    """An upstream without a URL: a process, or one that represents other upstreams. A plugin reads it, and makes the
+    upstream of it."""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The upstreams that it stands for; none where it is a process."""
+        """The upstreams that it represents; none if it is a process."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -165,11 +165,11 @@ class AddedUpstream(Protocol):
 
     @property
     def holds_sessions(self) -> bool:
-        """Whether its sessions live in this process, so that several workers cannot share them."""
+        """Returns whether its sessions live in this process, so that several workers cannot share them."""
 
     @property
     def described(self) -> str:
-        """What it is, in words for the operator."""
+        """Its description for the operator."""
 
 
 @value_class
@@ -177,8 +177,8 @@ class UpstreamConfig:
     """One service behind the proxy. `idle_timeout` is the longest silence within a streamed answer.
 
     `socket` is the path of a unix socket to use instead of the URL's host. An answer longer than `buffer` is streamed.
-    `added` replaces the URL where the service is what a plugin makes.
-    `health` is a path that answers when it is ready; '' where taking connections says so.
+    `added` replaces the URL if a plugin makes the service. `health` is a path that answers when it is ready; '' if
+    taking connections says so.
     """
 
     name: str
@@ -199,7 +199,7 @@ class UpstreamConfig:
 
 @value_class
 class RepairSettings:
-    """What may be repaired, and the keys that `drop_unknown` may remove."""
+    """The permitted repairs, and the keys that `drop_unknown` may remove."""
 
     level: str = "standard"
     rules: Mapping[str, bool] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class RepairSettings:
 
 @value_class
 class Caps:
-    """How often a conversation may call each tool: `overrides` by tool, otherwise `default`; None means any number."""
+    """The most calls of each tool in a conversation: `overrides` by tool, otherwise `default`; None means no limit."""
 
     default: int | None = None
     overrides: Mapping[str, int] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class Caps:
 
 @value_class
 class Auth:
-    """Who may call. `tokens`: (name, SHA-256 of the token). With `forward` the token goes on to the upstream."""
+    """The permitted callers. `tokens`: (name, SHA-256 of the token). With `forward` the token reaches the upstream."""
 
     tokens: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     forward: bool = False
@@ -276,11 +276,11 @@ class ToolSchema:
 
 @value_class
 class ToolConfig:
-    """A tool as one route serves it. `schema` is None where validation is off or the tool is a container, `answer`
-    where the tool may answer anything.
+    """A tool as one route serves it. `schema` is None if validation is off or the tool is a container, `answer` if the
+    tool may answer anything.
 
-    `written` is the merged policy as written, without headers; the fingerprint is made from it. `request`: how its
-    arguments become an HTTP request, None where they are sent as they are.
+    `written` is the merged policy as written, without headers; the fingerprint is made from it. `request`: the form of
+    its arguments in an HTTP request, None if they are sent as they are.
     """
 
     name: str
@@ -294,7 +294,7 @@ class ToolConfig:
 
 
 class ListedRoute(Protocol):
-    """What a route of a plugin's protocol does with the tools that its server lists (config/routes.py)."""
+    """The settings of a route of a plugin's protocol for the tools that its server lists (config/routes.py)."""
 
     @property
     def template(self) -> Policy:
@@ -306,11 +306,11 @@ class ListedRoute(Protocol):
 
     @property
     def upstream(self) -> str:
-        """The name of what stands behind the route."""
+        """The name of the upstream behind the route."""
 
     @property
     def upstream_path(self) -> str:
-        """The path of the server's endpoint; '' where it has none."""
+        """The path of the server's endpoint; '' if it has none."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -322,16 +322,16 @@ class ListedRoute(Protocol):
 
     @property
     def trusts_annotations(self) -> bool:
-        """Whether what a listed tool is said to do counts: its server is believed, or the config itself says it."""
+        """Returns whether the hints on a listed tool count: its server is believed, or the config itself has them."""
 
     def list_notes(self) -> Iterator[str]:
-        """What is worth knowing of the route, and no mistake."""
+        """Returns notes about the route that are no mistakes."""
 
     def show_all(self) -> ListedRoute:
         """The same route, where everybody sees every tool as its server lists it."""
 
     def make_rules(self, make_policy: Callable[[ToolConfig], ToolPolicy]) -> ListRules:
-        """How the route treats the tools that its server lists."""
+        """Returns the route's rules for the tools that its server lists."""
 
 
 RouteKind = Literal["call", "validate", "passthrough"]
@@ -339,7 +339,7 @@ RouteKind = Literal["call", "validate", "passthrough"]
 
 @value_class
 class RelayedBy:
-    """What answers the requests of a relayed route: the key of a plugin's `relays`, and what its reader made."""
+    """The relay that answers the requests of a route: the key of a plugin's `relays`, and the result of its reader."""
 
     key: str
     settings: Any
@@ -392,8 +392,8 @@ class LeftOutEntry:
 
 @value_class
 class StateConfig:
-    """Where attempts and call counts are remembered; `max_keys` is the most conversations in this process. `shared`:
-    what the extension of the backend has read of its keys."""
+    """The memory of attempts and call counts; `max_keys` is the most conversations in this process. `shared`: the keys
+    as the extension of the backend has read them."""
 
     backend: str = "memory"
     max_keys: int = 100_000
@@ -426,11 +426,11 @@ class HookEntry:
 class Config:
     """A complete config. `written` is the file's content with unresolved references, which a dump may show.
 
-    `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
-    mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
-    that, in seconds; with `stay_ready` the proxy is ready meanwhile. `reload`: how often the files are checked for
-    changes, in seconds; None: only on request. `memory`: what the bodies under way may take together, in bytes; None:
-    by what the system leaves free. `sections`: what the keys of plugins say, by key.
+    `metadata_routes` relay the OAuth metadata of MCP servers. `notes` are remarks for the operator that are no
+    mistakes. `drain` is how long the proxy continues to serve after the signal to stop, `finish` how long calls may
+    take after that, in seconds. With `stay_ready` the proxy is ready while draining. `reload`: how often the files are
+    checked for changes, in seconds; None: only on request. `memory`: the most memory for the bodies in transit
+    together, in bytes; None: by the system's free memory. `sections`: the values of the plugins' keys, by key.
     """
 
     routes: tuple[RouteEntry, ...]

@@ -86,7 +86,7 @@ def merge_layers(*layers: Written) -> dict[str, JsonValue]:
 
 
 def name_scope(layer: Written, scope: str) -> Written:
-    """A layer whose limits on calls say where they are written: those of one place are counted together. A single limit
+    """Returns a layer whose limits on calls name their place: those of one place are counted together. A single limit
     becomes a list, so that an inner layer's replaces an outer one as a whole."""
     limits, counting = layer.get("limits"), _find_added().limits.keys()
     if not isinstance(limits, dict) or limits.keys().isdisjoint(counting):

@@ -38,7 +38,7 @@ class RouteKindReader(Protocol):
     def complete_upstreams(
         self, upstreams: Mapping[str, UpstreamConfig], routes: tuple[RouteEntry, ...], written: Mapping[str, JsonValue]
     ) -> dict[str, UpstreamConfig]:
-        """The upstreams as the routes need them, and those that stand for others."""
+        """Returns the upstreams that the routes need, and those that represent others."""
 
     def make_metadata_routes(
         self, routes: tuple[RouteEntry, ...], upstreams: Mapping[str, UpstreamConfig]
@@ -221,7 +221,7 @@ class Routes:
                 is_defined = name in self._catalogue.names or is_tool_defined(route.entry)
                 is_defined = is_defined or structure.has_misspelt(route.at, "schema")
                 if is_defined or structure.has_mistake(route.at, "schema", "container", "validation"):
-                    continue  # what keeps the tool from being served is told elsewhere
+                    continue  # another mistake says why the tool is not served
                 nearest = suggest_word(name, self._catalogue.names)
                 hint = f"{nearest} Otherwise {NO_SCHEMA}" if nearest else NO_SCHEMA
                 written = restore_written(route.entry["tool"])
@@ -290,8 +290,8 @@ class Routes:
 
 
 def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
-    """The name of the route's adapter: that of its `protocol`, of which HTTP alone has several, or the key by which an
-    extension answers its requests."""
+    """Returns the name of the route's adapter: that of its `protocol`, of which only HTTP has several, or the key by
+    which an extension answers its requests."""
     if route.relay_key:
         return route.relay_key
     if route.protocol != "http":
@@ -300,7 +300,7 @@ def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
 
 
 def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
-    """Returns where the call stands in the request."""
+    """Returns the shape of a request: the places of the call in it."""
     allowed = [make_repair_policy(tool.policy).rules for tool in tools.values()]
     if route.is_listed:
         allowed = [make_repair_policy(policy).rules]

@@ -3,7 +3,7 @@
 `schema:` is a file (`file.yaml`, `file.json#/pointer`), a schema in place, a flat list of parameters, or an operation
 of an OpenAPI description. Paths start at the config file's folder, which is also the schema folder; for a schema file
 outside of it, the file's own folder is the schema folder. `references.py` finds the documents that a schema refers to.
-`ReadSchema` knows where a schema, and each place within it, is written, for mistakes.
+`ReadSchema` knows the place of a schema, and each place within it, for mistakes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BASE: Final = "file:///"
 
 @value_class
 class SchemaPlace:
-    """Where a schema is written: the document, the path in it, and the section of the config it serves."""
+    """The place of a schema: the document, the path in it, and the section of the config it serves."""
 
     source: ConfigSource
     path: Pointer
@@ -60,7 +60,7 @@ class SchemaPlace:
 
 @value_class
 class ReadSchema:
-    """A schema as JSON Schema, with everything it refers to. `place` is where it is written."""
+    """A schema as JSON Schema, with everything it refers to. `place` is its place in the file."""
 
     value: JsonValue
     place: SchemaPlace
@@ -73,7 +73,7 @@ class ReadSchema:
 # --- schemas in documents that are no JSON Schema, which a plugin finds -----------------------------------------------
 @value_class
 class SourceProblem:
-    """Why nothing can be taken out of a document, and what to do."""
+    """The reason why nothing can be taken out of a document, and a remedy."""
 
     message: str
     hint: str = ""
@@ -81,8 +81,9 @@ class SourceProblem:
 
 @value_class
 class FoundSchema:
-    """A tool in a document: the JSON Schema of its arguments, what it does, what was read differently from how it is
-    written, and how its arguments become an HTTP request at the document's first server."""
+    """A tool in a document: the JSON Schema of its arguments, its description, notes on parts that were read
+    differently from how they are written. `request` is the form of its arguments in a request to the document's first
+    server."""
 
     schema: JsonValue
     description: str
@@ -127,8 +128,8 @@ class SchemaLoader:
             return None
 
     def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
-        """How the arguments of an OpenAPI operation become an HTTP request; None for every other schema. Its path
-        begins with that of the description's first server."""
+        """Returns the form of an OpenAPI operation's arguments in an HTTP request; None for every other schema. Its
+        path begins with that of the description's first server."""
         if not is_openapi(written):
             return None
         try:
@@ -247,7 +248,7 @@ class SchemaLoader:
             yield from (describe_finding(each, read) for each in found if each.is_grave and each.path not in places)
 
     def examine(self, check: Check, read: ReadSchema) -> Iterator[str]:
-        """What the schema says in vain, as notes. Raises ConfigError where that is surely not what it means."""
+        """Returns notes on parts of the schema without effect. Raises ConfigError if such a part is surely an error."""
         if mistakes := list(_check_switches(check, read)):
             raise ConfigError(mistakes)
         contrary = [
@@ -255,7 +256,7 @@ class SchemaLoader:
             for node, message, hint in list_unsatisfiable(check)
         ]
         findings = self.weigh((*lint(check.schemas, check.formats), *contrary))
-        is_foreign = is_openapi_place(read.place)  # its author is somebody else: told, and served
+        is_foreign = is_openapi_place(read.place)  # somebody else is its author: noted, and served
         if mistakes := [describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
             raise ConfigError(mistakes)
         for each in findings[:_MOST_NOTES]:
@@ -265,7 +266,8 @@ class SchemaLoader:
             yield f"{len(findings) - _MOST_NOTES} more remarks of this kind"
 
     def weigh(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Those that count, as the operator weighs them; `note` is for configs made from documents of others."""
+        """Returns the findings that count, as the operator weighs them; `note` is for configs made from others'
+        documents."""
         mode = self._unknown_keywords
         counted = [finding for finding in findings if mode != "off" or not finding.is_keyword]
         if mode == "note":
@@ -298,7 +300,7 @@ def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
 
 # --- what is wrong in a schema, told at the line where it is written --------------------------------------------------
 def is_openapi(written: JsonValue) -> bool:
-    """Whether a written schema names an operation of an OpenAPI description."""
+    """Returns whether a written schema names an operation of an OpenAPI description."""
     return isinstance(written, dict) and isinstance(written.get("openapi"), str)
 
 
@@ -329,7 +331,7 @@ def _check_entries(written: JsonValue, place: SchemaPlace) -> None:
 
 
 def describe_finding(finding: Finding, read: ReadSchema) -> Mistake:
-    """A finding as a mistake, at the line where it is written."""
+    """Returns a finding as a mistake, at its line in the file."""
     place, inside = read.place, finding.path
     if finding.document in read.documents:
         place = SchemaPlace(read.documents[finding.document].source, (), read.place.where)
@@ -360,7 +362,7 @@ def word_error(error: SchemaError) -> str:
 
 
 def is_openapi_place(place: SchemaPlace) -> bool:
-    """Whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
+    """Returns whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
     try:
         return is_openapi(find_at_pointer(place.source.value, place.path))
     except LookupError:

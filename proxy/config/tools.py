@@ -113,7 +113,7 @@ class ToolReader:
             self.context.mistake((*path, "aliases", alias), message, hint, key=True)
 
     def merge_policy(self, name: str, route: Written, route_path: Pointer) -> dict[str, JsonValue]:
-        """The policy of a tool on a route, or of the route alone where no tool has the name."""
+        """Returns the policy of a tool on a route, or only of the route if no tool has the name."""
         named = str(reveal(route.get("name", route.get("path", route_path[-1]))))
         tool = name_scope(self.entry(name), f"tool {name}")
         return merge_layers(self.defaults, tool, name_scope(route, f"route {named}"))
@@ -146,7 +146,7 @@ class ToolReader:
         return self.schemas.load(made, self.place(path, "schema"), formats=formats, provided=provided)
 
     def place(self, path: Pointer, key: str) -> SchemaPlace:
-        """Returns where a schema of an entry is written."""
+        """Returns the place of a schema of an entry."""
         return SchemaPlace(self.context.source, (*path, key), self.context.where(path))
 
     def container(self, name: str, holder: Pointer, value: JsonValue) -> Container | None:

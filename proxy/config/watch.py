@@ -37,8 +37,8 @@ def hash_files(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] = ()) -> Loaded:
-    """Like `load`, but never a mixture of two versions: reads again when a file, or a link on the way to one of the
-    `known` files, has changed during the reading.
+    """Does as `load`, but never returns a mixture of two versions. It reads again when a file, or a link on the way to
+    one of the `known` files, has changed during the reading.
 
     Raises ConfigError, also if the files keep changing.
     """
@@ -59,8 +59,8 @@ def load_settled(path: Path, environ: Mapping[str, str], known: Iterable[Path] =
 def find_mounts(paths: Iterable[Path], mountinfo: str) -> list[Path]:
     """The files that are their own mounts (a `subPath` volume, a bind mount of one file).
 
-    Such a mount keeps its first file: an update of a ConfigMap replaces the folder, an editor replaces the file by
-    renaming, and neither is visible through the mount (kubernetes.io, "mounted ConfigMaps are updated automatically").
+    Such a mount keeps its first file. An update of a ConfigMap replaces the folder, and an editor replaces the file by
+    renaming; neither is visible through the mount (kubernetes.io, "mounted ConfigMaps are updated automatically").
     `mountinfo` is the text of /proc/self/mountinfo (proc(5): the fifth field is the mount point, with octal escapes).
     """
     points = {_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split()[4]) for line in mountinfo.splitlines()}

@@ -6,8 +6,8 @@ A hook sees a call at five points. At one, *before* the decision, it may change 
 tool's answer. It sees copies and gives new arguments, never a checked call. So `decide` judges every call that is sent,
 and the tool's `response_schema` judges every replaced answer, whatever a hook does.
 
-Files: `api.py` is the interface for authors; `loading.py` finds and makes the hooks of a config; `running.py` runs them
-within their time, and turns what goes wrong into a `Failure`; `following.py` is for plugins that add hooks.
+Files: `api.py` is the interface for authors; `loading.py` finds and makes the hooks of a config. `running.py` runs them
+within their time, and turns failures into a `Failure`; `following.py` is for plugins that add hooks.
 """
 
 from proxy.hooks.api import Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict

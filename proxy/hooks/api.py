@@ -18,7 +18,7 @@ class Call:
     """A call as the client made it, or as hooks before this one changed it.
 
     `conversation` is a hash that identifies its conversation, `token` the name of its bearer token ('' if the route
-    requires none), `headers` the client's own with names in lower case, `body` the JSON of the arguments as bytes.
+    requires none). `headers` are the client's, with names in lower case; `body` is the JSON of the arguments as bytes.
     """
 
     route: str
@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The call goes on with these arguments, which are checked like any others."""
+    """Forwards the call with these arguments, which are checked like any others."""
 
     arguments: JsonValue = field(repr=False)
 
@@ -109,8 +109,8 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the tool answered, as a copy: `status`, `headers` with names in lower case, and `body`, its bytes without
-    their content coding. `whole` is False if the body is a stream or longer than 1 MiB: then `body` is empty."""
+    """A copy of the tool's answer: `status`, `headers` with names in lower case, and `body`, its bytes without their
+    content coding. `whole` is False if the body is a stream or longer than 1 MiB: then `body` is empty."""
 
     status: int
     headers: Headers = field(repr=False)
@@ -124,17 +124,17 @@ class Result:
 
     @property
     def value(self) -> JsonValue:
-        """The answer as a fresh copy; None where it is not JSON."""
+        """Returns the answer as a fresh copy; None if it is not JSON."""
         value = parse(self.body)
         return None if isinstance(value, JsonProblem) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What became of a call: `outcome` as in the log (delivered, repaired, refused, answered, tool_error,
-    upstream_error, client_gone), the HTTP status (0 if nobody was left to answer), the error code or '', which
-    attempt it was of how many (0 where none counted), how long it took in seconds, and for an escalation the history:
-    one line for each attempt, without values."""
+    """The end of a call: `outcome` as in the log (delivered, repaired, refused, answered, tool_error, upstream_error,
+    client_gone), the HTTP `status` (0 without a client), the error `code` or ''. `attempt` is its number (0 if none
+    counted) of `max_attempts`; `seconds` is its duration. `history` of an escalation has one line for each attempt,
+    without values."""
 
     outcome: str
     status: int

@@ -59,7 +59,7 @@ GROUP: Final = "toolcall_proxy.hooks"
 
 @value_class
 class HookLoadError:
-    """Why a hook cannot be used, and what to write instead."""
+    """The reason why a hook cannot be used, and a remedy."""
 
     message: str
     hint: str = ""
@@ -67,7 +67,7 @@ class HookLoadError:
 
 @value_class
 class LoadedHook:
-    """A hook that is ready to run. `timeout` is in seconds per point; with `strict`, a call whose hook fails is
+    """A hook that is ready to run. `timeout` is in seconds per point; with `strict`, a call with a failing hook is
     refused."""
 
     name: str
@@ -138,7 +138,7 @@ def _name_error(error: BaseException) -> str:
 # RFC 9110 sections 5.1 and 5.5: a token, and a value without line breaks and NUL.
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# Headers that frame the message or say how to read its body: with other values the upstream could read another body
+# Headers that frame the message or say how to read its body. With other values the upstream could read another body
 # than the checked one (RFC 9110 sections 7.6.1 and 8; RFC 9112 section 6).
 _NOT_TO_TOUCH: Final = frozenset(
     ["connection", "content-encoding", "content-length", "content-type", "expect", "host", "keep-alive",
@@ -243,8 +243,8 @@ class CallHooks:
         )  # fmt: skip
 
     async def _ask(self, hook: LoadedHook, point: str, *shown: object, read: Read | None = None) -> Any:
-        """Returns what `read` makes of a hook's answer, FAILED if it is a text (the reason why the answer is not
-        acceptable) or none came in time; None if the hook says nothing, or changes nothing at this point."""
+        """Returns the result of `read` for a hook's answer; None if the hook says nothing, or changes nothing at this
+        point. FAILED if that result is a text (why the answer is not acceptable) or no answer came in time."""
         now = self._chain.now
         started = now()
         task = asyncio.ensure_future(_await_quietly(getattr(hook.hook, point)(*shown)))

@@ -4,11 +4,11 @@
              such as a tool's schema, and `sent`, its size where it comes with this job), what is shared, the payload
     result   a line `ENDING SIZE`, then the result: `done`, or `crash` with the name of what was raised, or `memory`
 
-What is shared is sent once: both sides keep the last `MOST_SHARED`, and count alike (`keep_shared`).
+Shared data is sent once: both sides keep the last `MOST_SHARED`, and count alike (`keep_shared`).
 
-The limits are the kernel's, so they hold in code that never returns to the interpreter: the address space may grow by
-`memory` bytes beyond what the started child has, and each job may use its seconds of CPU time and one more. The parent
-keeps the time of the clock, which is longer: on a busy machine a second of CPU time takes several of them.
+The limits are the kernel's, so they hold in code that never returns to the interpreter. The address space may grow by
+`memory` bytes beyond that of the started child. Each job may use its seconds of CPU time and one more. The parent keeps
+the time of the clock, which is longer: on a busy machine a second of CPU time takes several of them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import IO, Final
 
 try:
     import resource
-except ImportError:  # Windows has no such limits: there the parent's deadline alone ends a job
+except ImportError:  # Windows has no such limits: there only the parent's deadline ends a job
     resource = None  # type: ignore[assignment]  # None is what the two functions below ask for
 
 # How much a child steps back where processors are short: the event loop goes first.
 NICENESS: Final = 5
-# What a job's clean-up and the child's own reading and writing may use beyond the job's seconds.
+# The CPU time for a job's clean-up and the child's reading and writing, beyond the job's seconds.
 SPARE_CPU_SECONDS: Final = 1
 # How many tools a child keeps: each with its compiled patterns.
 MOST_SHARED: Final = 8

@@ -31,7 +31,7 @@ _NO_CPU_TIME_LEFT: Final = -getattr(signal, "SIGXCPU", 0)
 
 
 class Limit(StrEnum):
-    """Why a job has no result."""
+    """The reason why a job has no result."""
 
     DEADLINE = "deadline"
     """It used up its CPU time, or its seconds of the clock passed while it ran."""
@@ -62,7 +62,7 @@ class GaveUp:
 
 @value_class
 class Shared:
-    """What many jobs need, such as a tool's schema: a child gets it once, and then its digest."""
+    """Data that many jobs share, such as a tool's schema: a child gets it once, and then its digest."""
 
     data: bytes = field(repr=False)
     digest: str = field(init=False)

@@ -134,7 +134,7 @@ def _find_timeouts(entry: RouteEntry, upstream: UpstreamConfig | None) -> tuple[
 
 
 def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
-    """Tool -> how its calls stand in HTTP requests, where they are more than a body."""
+    """Returns tool -> the form of its calls in HTTP requests, if they are more than a body."""
     by_name, plugin = entry.adapter != "http", find_plugin(AddsRequests)
     if plugin is None:
         return {}
@@ -146,7 +146,7 @@ def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
 
 
 def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, OperationRule]) -> ListRules | None:
-    """The operator's rules for tools that a server lists, or that are `operations`; None where the route has none."""
+    """Returns the operator's rules for tools that a server lists, or that are `operations`; None for other routes."""
     if entry.listed is None:
         return None
     rules = entry.listed.make_rules(lambda tool: _build_policy(tool, operations.get(tool.name)))

@@ -5,8 +5,8 @@ for templates. An exact path wins over a template. The path chooses the route, a
 (405), so that a call never falls through to another route.
 
 Paths are percent-decoded once, segment by segment. A path that the proxy and the upstream could read differently
-matches nothing: one with an escaped slash, backslash or control character, `.` or `..`, an invalid escape, or text that
-is not UTF-8. `Route.target` escapes parameters again, so that a parameter can never become two segments.
+matches nothing. Such a path has an escaped slash, backslash or control character, `.` or `..`, an invalid escape, or
+text that is not UTF-8. `Route.target` escapes parameters again, so that a parameter can never become two segments.
 
 Some servers read a path more leniently: they ignore case, `;...`, and a dot, a blank or a slash at the end. No
 parameter may become another path in that reading, and a passthrough template does not take another spelling of a judged
@@ -48,13 +48,13 @@ class Route:
     `passthrough` relays everything. `mode` and `unknown` are for calls whose tool is unknown. `upstream_path` may hold
     `{tool}` and the route's own path parameters. `learn` is set where the upstream lists its tools itself.
     `tool_timeouts`: tools that may take another time than `timeout` (seconds). `matrix`: path parameters with `;`.
-    `operations`: how calls of a tool are in HTTP requests, where they are more than a body. `key` is
-    unique; several routes may share a name, which is their path, and differ in their methods.
-    `asks_caller`: the services' `access` admits its requests; `keeps_token`: a token that came does not go on.
-    `relayed_by`: the extension that answers a route of kind `passthrough`, which then takes every path below its own;
-    `brought` holds for the tools that its requests bring along.
-    `rewrites_resource`: the path whose URL means the server's own in OAuth, '' for none. `describes_server`: as in
-    `RouteEntry`. `is_from_root`: the path of the upstream's URL does not go before `upstream_path`.
+    `operations`: the form of a tool's calls in HTTP requests, if they are more than a body. `key` is unique; several
+    routes may share a name, which is their path, and differ in their methods. `asks_caller`: the services' `access`
+    admits its requests; `keeps_token`: a token that came does not go on. `relayed_by`: the extension that answers a
+    route of kind `passthrough`, which then takes every path below its own; `brought` holds for the tools that its
+    requests bring along. `rewrites_resource`: the path whose URL means the server's own in OAuth, '' for none.
+    `describes_server`: as in `RouteEntry`. `is_from_root`: the path of the upstream's URL does not go before
+    `upstream_path`.
     """
 
     name: str

@@ -46,7 +46,7 @@ def make_store(
     changed: Changed = lambda change: None,  # noqa: ARG005
 ) -> StateStore:
     """Makes the store of a kind named in the config. `settings` are what a plugin has read of its backend's keys,
-    and `changed` is called when a shared store goes away or comes back. Raises ImportError where a client library is
+    and `changed` is called when a shared store goes away or comes back. Raises ImportError if a client library is
     missing."""
     if kind in STORES:
         return STORES[kind](clock, max_keys)

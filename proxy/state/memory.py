@@ -125,8 +125,8 @@ class MemoryStore:
 # --- rates ------------------------------------------------------------------------------------------------------------
 # How soon the next call may come goes by the generic cell rate algorithm (ITU-T I.371, "GCRA"). A key holds one number,
 # the theoretical arrival time: when the next call would come if all came evenly. A call that comes `burst` intervals or
-# more before the time after it is too early. Times are whole microseconds. The Redis extension writes `take` again in
-# Lua, because it must run where the data is; its tests compare the two.
+# more before the time after it is too early. Times are whole microseconds. The Redis extension repeats `take` in Lua,
+# because it must run next to the data; its tests compare the two.
 
 
 def take(arrivals: Sequence[int | None], rates: Sequence[Rate], now: int) -> list[int] | RateExceeded:

@@ -1,4 +1,4 @@
-"""What of a config is never shown: where secrets stand, and the config as a dump shows it."""
+"""Hides secrets of a config: names their places, and writes the config as a dump shows it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_schema_place(path: Pointer) -> bool:
     return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
 
 
-# The secrets that the keys of the main job declare. Those in tables and lists are secret wherever two such keys stand,
+# The secrets that the keys of the main job declare. Those in tables and lists are secret wherever two such keys are,
 # also below a key that is out of place. The others: first step -> the length of the place, and its further steps by
 # number.
 _PLACES: Final = CONFIG.list_secrets({})
@@ -45,7 +45,7 @@ for _place in _PLACES:
 
 
 def may_hold_secret(path: Pointer) -> bool:
-    """Returns whether a value is never shown: a key declares it as a secret, or it is one of a plugin: the store's URL
+    """Returns whether a value is never shown. A key declares it as a secret, or it is one of a plugin: the store's URL
     and password, environments, and values under secret names in the model endpoint's request."""
     for length, steps in _DECLARED.get(path[:1], ()):
         if len(path) >= length and all(path[number] == step for number, step in steps):
@@ -59,7 +59,7 @@ def may_hold_secret(path: Pointer) -> bool:
 
 
 def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:
-    """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked."""
+    """Returns the config as written, for dumps: `${...}` unresolved, header values that the file holds masked."""
     if isinstance(value, Secret):
         value = value.written
     if isinstance(value, dict):
@@ -88,7 +88,7 @@ def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:
 
 
 def _mask_around_references(written: str) -> str:
-    """A secret as the file has it: its references, without the defaults in them, and a word such as `Bearer` alone."""
+    """Returns a secret as written with only its references, without their defaults, and a word such as `Bearer`."""
     if "${" not in written:
         return "***"
     parts = _REFERENCE.split(written)
@@ -110,7 +110,7 @@ def _mask_query(written: str) -> str:
 
 
 def mask_url(written: str) -> str:
-    """A url as it is written in the config, without a user or password that stands there in full."""
+    """Returns a URL as written in the config, without a user or password that the config holds in full."""
     found = _USERINFO.search(written)
     if found is None:
         return written

@@ -1,6 +1,6 @@
 """Finds the documents that a schema refers to. Nothing is fetched over the network.
 
-A `$ref` to another document is resolved against its base URI (RFC 3986), then looked up among the documents registered
+A `$ref` to another document is resolved against its base URI (RFC 3986). It is looked up among the documents registered
 in the config, then among the files below the schema folder. `compile_check` reports references that are found nowhere.
 """
 

@@ -1,7 +1,7 @@
 """Resolves `${ENV}`, `${ENV:-default}`, `${file:/run/secrets/x}` and `$$` in the config's text.
 
-A resolved text is a `Secret`: it prints as it was written, so that no dump, log line or mistake can show it.
-`reveal` gives the real text, and is only called where a request is built from it.
+A resolved text is a `Secret`: it prints as it was written, so that no dump, log line or mistake can show it. `reveal`
+gives the real text.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _replace_secrets(value: JsonValue, choose: Callable[[Secret], str]) -> JsonV
 
 
 def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Callable[[Path], bytes]) -> str:
-    """The text of a `Secret`, resolved anew from its files; the text as loaded where that fails."""
+    """Returns the text of a `Secret`, resolved again from its files; the text as loaded if that fails."""
     if not isinstance(text, Secret):
         return text
     problems: list[Unresolved] = []
@@ -96,7 +96,7 @@ class Unresolved:
 @value_class
 class Substitution:
     """Resolves references. `read` gives a file's bytes; `literal` says which places stay as they are (schemas), and
-    `may_hold_secret` where the content of a secret file is allowed."""
+    `may_hold_secret` which places may have the content of a secret file."""
 
     environ: Mapping[str, str]
     read: Callable[[Path], bytes]

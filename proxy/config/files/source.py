@@ -59,7 +59,7 @@ class ConfigSource:
     base: Pointer = ()
 
     def at(self, path: Pointer) -> ConfigSource:
-        """The value at a path as a source of its own."""
+        """Returns the value at a path as a separate source."""
         return replace(self, value=find_at_pointer(self.value, path), base=(*self.base, *path))
 
     def mistake(self, path: Pointer, where: str, message: str, hint: str = "", *, key: bool = False) -> Mistake:
@@ -69,7 +69,7 @@ class ConfigSource:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file. Raises OSError, or ValueError where it is too large."""
+    """The bytes of a file. Raises OSError, or ValueError if it is too large."""
     with path.open("rb") as stream:
         content = stream.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
@@ -109,7 +109,7 @@ class Files:
         return whole.hexdigest()
 
     def text(self, path: Path) -> bytes:
-        """The bytes of a file. Raises OSError, or ValueError where it is too large."""
+        """The bytes of a file. Raises OSError, or ValueError if it is too large."""
         if path not in self._bytes:
             self.seen[path] = UNREADABLE
             content = self._bytes[path] = read_file(path)

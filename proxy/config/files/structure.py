@@ -3,8 +3,8 @@
 Editors complete from `schemas/config.schema.json`, and the same schema is enforced here (`published.py`). It is
 compiled like the tools' schemas. The wording comes from the schema too: `x-expects` says which values a place accepts.
 
-Invalid parts are left out of the value that goes on (`Structure.entry`), so that the rest of the file is still checked
-and all mistakes are found at once.
+Invalid parts are left out of the value that is read further (`Structure.entry`), so that the rest of the file is still
+checked and all mistakes are found at once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ _SHOWN: Final = 60  # characters of a value that a message shows
 _ABOUT_WHOLE: Final = frozenset({"type", "enum", "const", "not", "pattern", "anyOf"})
 
 
-# What other systems' documents call what the config says by keys of its own, for the hint at an unknown key and for the
-# page (docs/config.md, "Names of other systems").
-# System -> its name -> how it is written here.
+# Other systems' names for our keys, for the hint at an unknown key and for the page (docs/config.md, "Names of other
+# systems"). System -> its name -> how it is written here.
 OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "Acode": {
         "retry": "`attempts: {max: 3}`",
@@ -79,7 +78,7 @@ def _check(plugins: tuple[str, ...]) -> Check:  # noqa: ARG001 - the schema has 
 
 
 def describe_section(value: JsonValue, path: Pointer) -> str:
-    """What a place in the config belongs to, in words: `route '/tools/weather'`, `tool 'add'`, `listen` or ''."""
+    """Returns the section of a place in the config: `route '/tools/weather'`, `tool 'add'`, `listen` or ''."""
     if len(path) >= 2 and path[0] in ("upstreams", "tools"):
         return f"{str(path[0])[:-1]} {str(path[1])!r}"
     if len(path) >= 2 and path[0] == "routes":
@@ -98,7 +97,7 @@ class Structure:
     bad: frozenset[Pointer]
 
     def entry(self, *path: str | int) -> JsonValue:
-        """The value at a path without its invalid parts; None where it is missing or invalid itself."""
+        """Returns the value at a path without its invalid parts; None if it is missing or invalid itself."""
         value = self.value
         for depth, step in enumerate(path):
             if path[: depth + 1] in self.bad:
@@ -110,12 +109,12 @@ class Structure:
         return self._without_bad(value, path)
 
     def has_mistake(self, path: Pointer, *keys: str) -> bool:
-        """Whether something at or below a path, or one of these keys there, is invalid and reported already."""
+        """Returns whether anything at or below a path, or at one of these keys there, is invalid and reported."""
         paths = [(*path, key) for key in keys] or [path]
         return any(wrong[: len(at)] == at for wrong in self.bad for at in paths)
 
     def has_misspelt(self, path: Pointer, key: str) -> bool:
-        """Returns whether an unknown key, which is reported already, stands in a mapping for a key like this one."""
+        """Returns whether a mapping has an unknown key, which is reported already, in place of a key like this one."""
         return any(wrong[:-1] == path and suggest_word(str(wrong[-1]), (key,)) for wrong in self.bad if wrong)
 
     def _without_bad(self, value: JsonValue, path: Pointer) -> JsonValue:
@@ -230,7 +229,7 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         yield entry.path, bool(entry.path), f"{entry.detail!r} is missing", hint
     else:
         subject = f"`{entry.path[-1]}` expects" if entry.path and isinstance(entry.path[-1], str) else "expects"
-        # Of a text or a number that may be a secret only its kind and length is told.
+        # Of a text or a number that may be a secret only its kind and length is shown.
         found = find_at_pointer(value, entry.path)
         hides = any(step in _MAY_HIDE or is_secret_name(step) for step in entry.path if isinstance(step, str))
         if isinstance(found, str) and (hides or _IN_URLS.search(found) is not None):
@@ -268,7 +267,7 @@ def _show_briefly(written: JsonValue) -> str:
 
 
 def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
-    """Where a key of the policy belongs that was written at the top level or in an upstream; '' for any other key."""
+    """Returns the right place of a policy key at the top level or in an upstream; '' for any other key."""
     in_upstream = len(entry.path) == 2 and entry.path[0] == "upstreams"
     policy = load_published_schema()["properties"]["defaults"]["properties"]
     if name not in policy or (entry.path and not in_upstream):
@@ -278,7 +277,7 @@ def _suggest_section(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
     return f"did you mean `defaults: {{{name}: {_show_briefly(find_at_pointer(value, (name,)))}}}`?"
 
 
-# Keys that every route may have: where one stands in place of a path, the dash of the list is missing.
+# Keys that every route may have: if a path has one of these names, the dash of the list is missing.
 _ROUTE_KEYS: Final = frozenset({"path", "upstream", "tool", "schema", "methods", "name", "kind"})
 
 # An address without its scheme; user info would hold an `@`, and a query a `?`.
@@ -294,7 +293,7 @@ def _describe_expected(entry: BrokenKeyword) -> str:
     if words := node.get("x-expects") or (node.reference and node.reference.get("x-expects")):
         return str(words)
     if node.choices is not None:
-        named = [choice for choice in node.choices if not isinstance(choice, bool)]  # `off` stands for false, too
+        named = [choice for choice in node.choices if not isinstance(choice, bool)]  # `off` means false, too
         return join_words(str(choice) for choice in named or node.choices)
     bounds = [f"{word} {node.get(keyword)}" for keyword, word in _BOUNDS.items() if node.has(keyword)]
     if node.has("minimum") and node.has("maximum"):

@@ -1,10 +1,9 @@
 """Reads YAML into JSON values, each with its line and column. No other file of the config room knows YAML.
 
-Scalars have the meaning of the YAML 1.2 core schema, not of YAML 1.1: only true and false are booleans, so `mode: off`,
-`yes`, `no`, `12:30`, `2024-01-01` and `1_000` stay text, and `0777` is a decimal number. Constructs that two readers
-could understand differently, or that JSON does not have, are refused: duplicate keys, tags, merge keys, `.inf`,
-several documents. Aliases are accepted, but the size of the unfolded document is limited (the "billion laughs"
-attack).
+Scalars have the meaning of the YAML 1.2 core schema, not of YAML 1.1. Only true and false are booleans, so `mode: off`,
+`yes`, `no`, `12:30`, `2024-01-01` and `1_000` stay text. `0777` is a decimal number. Constructs that two readers could
+understand differently, or that JSON does not have, are refused: duplicate keys, tags, merge keys, `.inf`, several
+documents. Aliases are accepted, but the size of the unfolded document is limited (the "billion laughs" attack).
 
 PyYAML parses the text into events with their places; this file builds the tree.
 """
@@ -41,8 +40,8 @@ _WORDS: Final = {
 
 @value_class
 class YamlNode:
-    """A value and where it is. `children` holds the nodes of a mapping or list by key or index, `keys` the places
-    of a mapping's keys, `size` the number of values inside with every alias unfolded."""
+    """A value and its place. `children` holds the nodes of a mapping or list by key or index, `keys` the places of a
+    mapping's keys, `size` the number of values inside with every alias unfolded."""
 
     value: JsonValue
     line: int
@@ -52,8 +51,8 @@ class YamlNode:
     size: int = 1
 
     def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
-        """Line and column of the value at a path, or of the nearest one around it that exists; with `key` those of the
-        mapping key that the path ends with, if it ends with one."""
+        """Returns line and column of the value at a path, or of the nearest one around it that exists. With `key` they
+        are those of the mapping key that the path ends with, if it ends with one."""
         node = self
         for depth, step in enumerate(path, 1):
             if key and depth == len(path) and (place := node.keys.get(str(step))) is not None:

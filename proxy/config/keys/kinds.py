@@ -1,4 +1,4 @@
-"""How a key of the config is declared: once, with what it takes, its text, its default and the field that it fills.
+"""Declares each key of the config once: its kind of value, text and default, and the field that it fills.
 
     Kind   what a place of the config takes: its JSON Schema, and the reader of a value that the schema accepts
     ConfigKey    one key of a mapping
@@ -37,11 +37,12 @@ def hide(_: object) -> object:
 
 @value_class
 class Kind:
-    """What a place of the config takes. `read` makes the value of it, `write` shows a default as a config writes it.
+    """The kind of value at a place of the config. `read` makes the value of it, `write` shows a default as a config
+    writes it.
 
-    `facts` are its keywords in JSON Schema, besides those of its parts: the `keys` of a mapping with the class that
-    they fill, the `options` of a union, the `item` of a list, and the `values` of a table by a pattern of their names.
-    One with a `name` is under `$defs`. If it `is_secret`, no dump shows its texts, which may come from a file.
+    `facts` are its keywords in JSON Schema, besides those of its parts. These are the `keys` of a mapping with the
+    class that they fill, the `options` of a union, the `item` of a list, and a table's `values` by name pattern. One
+    with a `name` is under `$defs`. If it `is_secret`, no dump shows its texts, which may come from a file.
     """
 
     facts: Facts
@@ -180,7 +181,7 @@ def _read_whole(value: JsonValue) -> int:
 
 
 def choice(*words: JsonValue, **facts: JsonValue) -> Kind:
-    """One of some words; False stands for `off`."""
+    """Returns the kind of a choice of words; False means `off`."""
     return Kind({"enum": [*words]} | spell(facts), lambda value: "off" if value is False else reveal(value))
 
 

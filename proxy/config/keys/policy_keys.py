@@ -151,7 +151,7 @@ _FEEDBACK: Final = name_kind(
     ),
     "Bounds of the feedback a model reads.",
 )
-# What plugins add to these keys, they read themselves.
+# Plugins read the keys that they add to these.
 LIMITS: Final = name_kind(
     "limits",
     "Limits",

@@ -24,7 +24,7 @@ def _describe_rule(rule: Rule) -> str:
 
 
 def spread_level(value: JsonValue) -> JsonValue:
-    """A level as the mapping that it stands for, so that both can be merged."""
+    """Returns a level as the mapping that it abbreviates, so that both can be merged."""
     return {"level": reveal(value)} if isinstance(value, str) else value
 
 

@@ -113,7 +113,7 @@ def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str
     url, socket = reveal(entry["url"]), ""
     if url.startswith("unix:"):
         socket, _, prefix = url.removeprefix("unix:").partition(":")
-        url = f"http://localhost{prefix}"  # its `Host`, because it has no name of its own
+        url = f"http://localhost{prefix}"  # its `Host`, because it has no name
     _check_url(context, (*path, "url"), url)
     made = UPSTREAM.read(entry)
     if "tls" in entry:
@@ -187,7 +187,7 @@ def read_state(context: Context, files: Files) -> StateConfig:
 
 
 def read_single_keys(context: Context) -> dict[str, Any]:
-    """The fields of `Config` that the smaller keys say, without those whose default stands in `Config`."""
+    """Returns the fields of `Config` that the smaller keys set, without those whose default is in `Config`."""
     written = ((key.name, context.structure.entry(key.name)) for key in SINGLE_KEYS.keys or ())
     made: dict[str, Any] = SINGLE_KEYS.read({key: value for key, value in written if value is not None})
     if "interval" in context.mapping("reload") and made["reload"] < _SHORTEST_LOOK:
