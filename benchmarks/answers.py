@@ -1,4 +1,4 @@
-"""What an answer costs: formatting, aggregating, looking an episode up, remembering a history.
+"""The cost of an answer: formatting, aggregating, looking an episode up, remembering a history.
 
     python -m benchmarks.answers
 

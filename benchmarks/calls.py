@@ -1,9 +1,9 @@
-"""What is sent in the proxy benchmark: one tool, its schema, the bodies, and the headers of an agent's call.
+"""The requests of the proxy benchmark: one tool, its schema, the bodies, and the headers of an agent's call.
 
 The bodies: `clean` fits the schema, `repaired` holds numbers and booleans as text, `one error` and `refused` have one
-and four errors, `large` is a clean call with a text of 16 KB, as a tool that writes files gets it. `changing` is the
-clean one with another trace and call id in each request, `later` the clean one after calls of others have failed,
-`signed` the clean one with a token that an issuer has signed (peers/signed.json: its key signs nothing else).
+and four errors. `large` is a clean call with a text of 16 KB, as a tool that writes files gets it. `changing` is the
+clean one with another trace and call id in each request, `later` the clean one after calls of others have failed.
+`signed` is the clean one with a token that an issuer has signed (peers/signed.json: its key signs nothing else).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "signed": {"Authorization": f"Bearer {SIGNED['token']}"},
 }
 
-# What the tool answers.
+# The tool's answer.
 ANSWER: Final = json.dumps(
     {"city": "Berlin", "days": [{"date": f"2026-01-0{day}", "min": -2.5, "max": 3.5} for day in (5, 6, 7)]}
 ).encode()

@@ -1,11 +1,10 @@
-"""What the proxy costs an answer of a model: direct, relayed unread, and read for calls, in turn.
+"""The cost of the proxy for a model's answer: direct, relayed unread, and read for calls, in turn.
 
-Each round asks the same questions everywhere, one right after the other over one connection that is kept, so the
-figures are pairs, and a machine that is slow for a moment is slow for all. The model is a bare asyncio server that
-writes each event on its own, the next one a millisecond later, so that an event is not held up by the one before.
-`first` is the time until the first byte of the answer's body, `whole` until its last, both the median of a turn;
-`added` is the median of the paired differences to direct. `CPU` is the processor time of the proxy's own process per
-event of a stream, or per answer.
+Each round sends the same questions everywhere, one right after the other over one kept connection. So the figures are
+pairs, and a machine that is slow for a moment is slow for all. The model is a bare asyncio server. It writes each event
+separately, the next one a millisecond later, so that the event before does not delay it. `first` is the time until the
+first byte of the answer's body, `whole` until its last, both the median of a turn. `added` is the median of the paired
+differences to direct. `CPU` is the processor time of the proxy's own process per event of a stream, or per answer.
 
     python -m benchmarks.chat
 """
@@ -48,7 +47,7 @@ routes:
     methods: [POST]
     passthrough: true
 """
-# Who takes part, by path: the proxy reads the answer, may ask again, or relays it unread.
+# The players by path: the proxy reads the answer, may ask again, or relays it unread.
 PLAYERS: Final = {DIRECT: "/v1", "relayed unread": "/relay", "read": "/read", "read, retries: 1": "/again"}
 _SCHEMA: Final = {
     "type": "object",
@@ -58,7 +57,7 @@ _SCHEMA: Final = {
 _TOOLS: Final = [{"type": "function", "function": {"name": "get_weather", "parameters": _SCHEMA}}]
 _ASKED: Final = {"model": "bench", "messages": [{"role": "user", "content": "Weather in Oslo?"}], "tools": _TOOLS}
 _CALL: Final = {"name": "get_weather", "arguments": '{"city": "Oslo", "days": 3}'}
-# Kind of answer -> what is asked for.
+# Kind of answer -> the question.
 KINDS: Final = {"text, streamed": "text", "call, streamed": "call", "call, in one piece": "whole"}
 
 

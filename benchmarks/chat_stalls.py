@@ -1,4 +1,4 @@
-"""What one long streamed answer costs the proxy, and how long it keeps another client waiting.
+"""The cost of one long streamed answer for the proxy, and the time that it keeps another client waiting.
 
 The model streams 16 MB of text as fast as the proxy takes it: words, HTML, `<` and JSON. The proxy relays the answer
 unread, or reads it with `text_calls: leaked`, in turn. `ratio` is the CPU time of reading by that of relaying. A wait

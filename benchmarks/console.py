@@ -1,10 +1,10 @@
-"""What the operator's console costs a proxy that nobody looks at: `admin.console` on beside off, in one run.
+"""The cost of the operator's console for a proxy without readers: `admin.console` on beside off, in one run.
 
     python -m benchmarks.console [--calls 640] [--runs 5]
 
-Needs valgrind. Printed are ratios: user-space instructions of the start, all that is done until it is idle, and
-of one clean call, by callgrind (what else the machine does cannot change them), and the idle memory (what is its
-own alone, the median of some runs by turns).
+Needs valgrind. It prints ratios of the user-space instructions of the start, until the proxy is idle, and of one clean
+call, by callgrind, which other programs on the machine cannot change. It also prints the ratio of the idle private
+memory (the median of some runs by turns).
 """
 
 from __future__ import annotations

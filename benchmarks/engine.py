@@ -3,9 +3,9 @@
     python -m benchmarks.engine [--install] [--cache FOLDER] [--only CASE,CASE] [--rounds N]
 
 Five schema/body pairs, each as a valid body, a damaged one (numbers and booleans sent as text) and one with four
-errors, and the time to compile the schema. What a peer does with a body differs, and the column says so: ours repairs
-a damaged body (strict parse, check, repair, check) and reports every error; pydantic-core and AJV coerce; the others
-only report. None of the peers refuses duplicate keys or keeps a number's own text. A further row holds our whole
+errors, and the time to compile the schema. Peers differ in their treatment of a body, and the column says so. Ours
+repairs a damaged body (strict parse, check, repair, check) and reports every error; pydantic-core and AJV coerce; the
+others only report. None of the peers refuses duplicate keys or keeps a number's own text. A further row holds our whole
 decision: from the call to the bytes that are sent, or to the worded refusal.
 
 `--install` fetches the peers into the cache folder first; a peer that is not there is named and left out. Every figure
@@ -28,7 +28,7 @@ from benchmarks.schemas import CASES, bodies
 
 SECONDS: Final = 0.004  # of one round; the best round counts
 
-# What one run should show (docs/engine.md): for the tiny body, times `orjson.loads` of the same body.
+# The goals of one run (docs/engine.md): for the tiny body, times `orjson.loads` of the same body.
 GOALS: Final = {"valid": 5, "4 errors": 12}
 
 # peer -> kind of body, or "compile" or "told", -> seconds, or number of errors

@@ -2,8 +2,8 @@
 
     python -m benchmarks.flat [--megabytes N]
 
-The proxy is its own process; its memory is looked at every few milliseconds while the bytes go through. What is
-printed is how far it rises above what it was before, and how fast the bytes went.
+The proxy is its own process; its memory is looked at every few milliseconds while the bytes go through. It prints how
+far the memory rises above its former level, and how fast the bytes went.
 """
 
 from __future__ import annotations

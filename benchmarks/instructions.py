@@ -41,7 +41,7 @@ _TOTAL: Final = re.compile(r"^totals: (\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted: the body, how many calls, and where callgrind's file goes."""
+    """The settings of a count: the body, how many calls, and the path of callgrind's file."""
 
     act: str
     calls: int

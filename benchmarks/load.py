@@ -1,6 +1,6 @@
 """The load of the proxy benchmark: so many connections, each sending its next call when the last is answered.
 
-`wrk` makes it where it is installed; else this file does, as its own process:
+`wrk` makes it if it is installed; otherwise this file does, as a separate process:
 
     python -m benchmarks.load PORT BODY CONNECTIONS SECONDS SEED
 
@@ -41,7 +41,7 @@ end
 
 @dataclass(frozen=True)
 class Load:
-    """What came of a load: `calls` answered, `failed` without an answer, `refused` with a status of 400 or more; times
+    """The result of a load: `calls` answered, `failed` without an answer, `refused` with a status of 400 or more; times
     in milliseconds."""
 
     calls: int

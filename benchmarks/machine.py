@@ -1,6 +1,6 @@
-"""What the benchmark asks of the machine: cores, the CPU time and memory of processes, and who else is busy.
+"""Facts about the machine: cores, the CPU time and memory of processes, and how busy others are.
 
-Linux alone has /proc; elsewhere there is no such figure, and the benchmark says so.
+Only Linux has /proc; on other systems there is no such figure, and the benchmark says so.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What the proxy costs a `tools/call`: direct, through this proxy, and through fastmcp's proxy, in turn.
+"""The cost of the proxy for a `tools/call`: direct, through this proxy, and through fastmcp's proxy, in turn.
 
-Each round makes the same calls everywhere, one right after the other over one connection that is kept, so the figures
-are pairs, and a machine that is slow for a moment is slow for all. The server is the low-level one of the Python SDK
+Each round makes the same calls everywhere, one right after the other over one kept connection. So the figures are
+pairs, and a machine that is slow for a moment is slow for all. The server is the low-level one of the Python SDK
 (tests/parties/servers/python.py), the calls are of revision 2026-07-28. `added` is the median of the rounds' paired
 differences to direct, `CPU` the processor time of the proxy's own process. This proxy at an earlier commit takes part
-where `python -m benchmarks.proxies --install` has fetched it. mcp-proxy (PyPI) joins stdio to HTTP and is in front
-of no HTTP server, so it is not a peer here.
+if `python -m benchmarks.proxies --install` has fetched it.
 
     bash .ci/parties && python -m benchmarks.mcp
 """
@@ -172,7 +171,7 @@ def _command(who: str, folder: Path, port: int, upstream: int) -> Command:
 
 
 def measure(rounds: int, calls: int) -> dict[tuple[str, str], Found]:
-    """Everything, by (who, kind of call). What is refused or repaired is our affair alone."""
+    """Everything, by (who, kind of call). Refused and repaired calls are measured only for ours."""
     cores = machine.cores()
     near, far = (None, None) if cores is None else cores
     found: dict[tuple[str, str], Found] = {}

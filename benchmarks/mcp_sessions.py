@@ -1,4 +1,4 @@
-"""What a session costs in memory: thousands of clients of an old revision, each with its session and its open stream.
+"""The memory of a session: thousands of clients of an old revision, each with its session and its open stream.
 
 Every client begins a session, lists the tools, makes a call and keeps its GET stream open; the server is a script in
 this process. Memory is the proportional set size of the proxy's process before and after. With `--joined` the route

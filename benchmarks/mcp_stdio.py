@@ -1,4 +1,4 @@
-"""What the proxy costs a `tools/call` of a server that speaks stdio, beside mcp-proxy and fastmcp's proxy.
+"""The cost of the proxy for a `tools/call` of a server that speaks stdio, beside mcp-proxy and fastmcp's proxy.
 
     stdio   a client that starts commands: the server itself, and `toolcall-proxy stdio -- server`
     HTTP    a client of Streamable HTTP with a session: `toolcall-proxy serve --mcp -- server`, mcp-proxy, fastmcp's

@@ -5,10 +5,9 @@ from one to another.
     python -m benchmarks.path --files   one line per file, with the calls into it
 
 The proxy runs in this process, before a tool that answers at once. Some calls warm it, then one more is watched with
-`sys.setprofile`: each call of a Python function that is in `proxy/` is one step, and a step into another file than
-the one before is a hop. Resuming a coroutine is no call. Each call comes from its own conversation. Generated code,
-libraries and the client are not counted. The config asks for no extension (`console: off`). Figures are in
-CONTRIBUTING.md.
+`sys.setprofile`. Each call of a Python function in `proxy/` is one step, and a step into another file than the one
+before is a hop. Resuming a coroutine is no call. Each call comes from its own conversation. Generated code, libraries
+and the client are not counted. The config asks for no extension (`console: off`). Figures are in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ async def walk(kind: str) -> Walk:
 
 
 async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kind: str, number: int) -> None:
-    """Sends one call and reads its answer. Each refused call comes from a conversation of its own."""
+    """Sends one call and reads its answer. Each refused call comes from a separate conversation."""
     body = BODIES[kind]
     head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS).replace(CONVERSATION, str(number))
     writer.write(f"POST /forecast HTTP/1.1\r\nHost: bench\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

@@ -3,9 +3,9 @@
     python -m benchmarks.proxies [--quick] [--cache FOLDER [--install]] [--only NAME,NAME] [--json FILE]
 
 The load and the tool behind the proxies run on one core, every proxy on another one. All proxies are up all the time
-and take turns in each round; a turn in which somebody else used the proxies' core is repeated. What is printed are
-medians, and medians of the ratios within one round. CPU per call and ratios are what to trust: calls per second also
-measure the load's core and the machine. A peer that is not there is named and left out.
+and take turns in each round; a turn in which somebody else used the proxies' core is repeated. It prints medians, and
+medians of the ratios within one round. CPU per call and ratios are what to trust: calls per second also measure the
+load's core and the machine. A peer that is not there is named and left out.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DIRECT: Final = "direct (no proxy)"
 # A turn is repeated, so many times at most, while others have more than this share of the proxies' core.
 FOREIGN: Final = 0.10
 REPEATS: Final = 3
-# What the rounds go through, before any call has failed and after: every body at 32 connections, and the clean one
-# alone and crowded.
+# The acts of the rounds, before any call has failed and after: every body at 32 connections, and the clean one also on
+# one connection and crowded.
 BEFORE: Final = (("clean", 32), ("changing", 32), ("clean", 1), ("clean", 128))
 AFTER: Final = tuple((body, 32) for body in BODIES if body not in ("clean", "changing"))
 ACTS: Final = (*BEFORE, *AFTER)
@@ -143,7 +143,7 @@ class Bench:
         return Figure(used / calls * 1e6, rate, made.p50, made.p99, made.refused / calls, made.failed, foreign)
 
     def _starts(self, name: str) -> None:
-        """How long a peer takes from its start to its first proxied answer."""
+        """Measures the time from a peer's start to its first proxied answer."""
         with ExitStack() as stack:
             log, told = self._folder / "start.log", self._folder / "upstream.log"
             tool = bare_upstream(self._folder, self._upstream)
@@ -167,7 +167,7 @@ def _used(pid: int | None) -> float:
 
 
 def read_acts(text: str) -> list[tuple[str, int]]:
-    """The acts that a text names. Raises argparse.ArgumentTypeError where it names one that there is not."""
+    """The acts that a text names. Raises argparse.ArgumentTypeError for an unknown one."""
     named = {f"{body}/{connections}": (body, connections) for body, connections in ACTS}
     unknown = [name for name in text.split(",") if name not in named]
     if unknown:

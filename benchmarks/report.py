@@ -1,4 +1,4 @@
-"""What the proxy benchmark found, as tables, and held against the goals of docs/performance.md."""
+"""Prints the results of the proxy benchmark as tables, and compares them with the goals of docs/performance.md."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ CASES: Final[dict[str, tuple[dict[str, Any], Any, list[list[Any]]]]] = {
 
 
 def bodies(valid: Any, wrong: list[list[Any]]) -> dict[str, bytes]:
-    """The three bodies of a pair: as it should be, with numbers and booleans as text, with four values that nobody can
-    coerce into what is asked."""
+    """The three bodies of a pair: valid, with numbers and booleans as text, and with four values that nobody can
+    coerce."""
     broken = copy.deepcopy(valid)
     for *steps, last in wrong:
         holder = broken

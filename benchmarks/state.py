@@ -1,6 +1,6 @@
-"""What a shared state store costs a clean call: the real proxy with state in memory and with state in Redis, in turn.
+"""The cost of a shared state store for a clean call: the real proxy with state in memory and in Redis, in turn.
 
-Each round measures both, one right after the other, with the same calls; so the figures are pairs, and a machine that
+Each round measures both, one right after the other, with the same calls. So the figures are pairs, and a machine that
 is slow for a moment is slow for both. Prints medians over the rounds, and the median of the paired differences. `noise`
 is memory against memory: what two runs of the very same thing differ by.
 
@@ -80,7 +80,7 @@ async def tool(work: float) -> AsyncIterator[int]:
 
 @contextlib.contextmanager
 def redis(folder: Path) -> Iterator[str]:
-    """A server of its own; gives its url."""
+    """Starts a server; yields its URL."""
     binary = shutil.which("redis-server") or shutil.which("valkey-server")
     if binary is None:
         raise SystemExit("no redis-server (or valkey-server) here: apt-get install redis-server")

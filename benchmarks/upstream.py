@@ -1,11 +1,11 @@
-"""What one call to an upstream costs: our own connection, the same behind guard and resends, aiohttp's client and (if
-it is installed) httpx.
+"""The cost of one call to an upstream: our connection, the same behind guard and resends, aiohttp's client and (if
+installed) httpx.
 
     python benchmarks/upstream.py [--calls N] [--rounds N] [--body BYTES]
 
 A bare upstream answers on loopback from its own process, on another core if there is one. All clients take
-turns in every round, so that a disturbance hits all of them; what is printed are medians. CPU per call and the ratios
-are what to trust: calls per second also measure the upstream and the machine. `floor` is asyncio alone: the same
+turns in every round, so that a disturbance hits all of them; the figures are medians. CPU per call and the ratios
+are what to trust: calls per second also measure the upstream and the machine. `floor` is only asyncio: the same
 bytes written and read, without HTTP.
 """
 
@@ -130,7 +130,7 @@ async def ours_resending(url: str, body: bytes) -> AsyncIterator[Call]:
 
 @contextlib.asynccontextmanager
 async def aiohttp_client(url: str, body: bytes) -> AsyncIterator[Call]:
-    """aiohttp's client as a proxy has to set it up: no cookies, no decoding, no headers of its own."""
+    """aiohttp's client as a proxy has to set it up: no cookies, no decoding, no added headers."""
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=256, keepalive_timeout=4.0),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -162,7 +162,7 @@ async def httpx_client(url: str, body: bytes) -> AsyncIterator[Call]:
 
 @contextlib.asynccontextmanager
 async def floor(url: str, body: bytes) -> AsyncIterator[Call]:
-    """asyncio alone: fixed bytes out, bytes in until the known length is there."""
+    """Only asyncio: fixed bytes out, bytes in until the known length is there."""
     port = int(url.rpartition(":")[2])
     head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS)
     request = f"POST /tools/weather HTTP/1.1\r\nhost: x\r\n{head}content-length: {len(body)}\r\n\r\n".encode() + body

@@ -1,4 +1,4 @@
-"""Who takes part in the proxy benchmark: how each is started, and whether it is there at all.
+"""The players of the proxy benchmark: how each is started, and whether it is installed.
 
 A peer is a function from a `Stage` (ports, files, folders) to the words of its command line, or to the reason why it
 is left out. All run one process on one core; none is tuned beyond what its own documentation advises.
@@ -21,7 +21,7 @@ from typing import Final
 from benchmarks.calls import ANSWER, SIGNED, write_config
 
 HERE: Final = Path(__file__).parent
-# The last commit that was served by a listener of our own: what serving with aiohttp costs and buys is told beside it.
+# The last commit that a listener of ours served; its figures show the costs and gains of serving with aiohttp.
 PARENT_COMMIT: Final = "e4201ef"
 # Interpreters that this proxy is measured on beside the one that runs the benchmark.
 INTERPRETERS: Final = ("python3.11", "python3.12", "python3.13", "python3.14")
@@ -34,8 +34,8 @@ _PACKAGES: Final = {
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a peer plays: its port, the upstream's port, the tool's schema, a folder for files, and where the packages
-    of npm and of Python are (`cache` is what installing.py fills, `python` an interpreter, `mitmdump` a command)."""
+    """The stage of a peer: its port, the upstream's port, the tool's schema, a folder for files, and the places of
+    packages. `cache` is the folder that installing.py fills, `python` an interpreter, `mitmdump` a command."""
 
     port: int
     upstream: int
@@ -48,8 +48,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Command:
-    """How a peer is started, and in which folder. `validates` tells whom ours is compared with, `body` what it is
-    called with while it starts."""
+    """The command that starts a peer, and its folder. `validates` says with which peers ours is compared, `body` which
+    body it gets while it starts."""
 
     words: list[str]
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Missing:
-    """Why a peer does not take part."""
+    """The reason why a peer does not take part."""
 
     reason: str
 
@@ -81,7 +81,7 @@ class _Keys(BaseHTTPRequestHandler):
     """Answers with the key of the issuer."""
 
     def do_GET(self) -> None:
-        """The key, whatever is asked for."""
+        """Answers every request with the key."""
         body = json.dumps({"keys": SIGNED["keys"]}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -93,7 +93,7 @@ class _Keys(BaseHTTPRequestHandler):
 
 
 def _with_tokens(stage: Stage) -> Command:
-    """Ours, where each route takes signed tokens alone; the issuer is a thread of this process."""
+    """Ours, with routes that take only signed tokens; the issuer is a thread of this process."""
     issuer = ThreadingHTTPServer(("127.0.0.1", 0), _Keys)
     threading.Thread(target=issuer.serve_forever, daemon=True).start()
     keys = f"http://127.0.0.1:{issuer.server_port}/keys"
@@ -125,7 +125,7 @@ def _on(interpreter: str) -> Cue:
 
 
 def parent_tree(cache: Path) -> Path:
-    """Returns where the files of PARENT_COMMIT are."""
+    """Returns the folder with the files of PARENT_COMMIT."""
     return cache / f"tree-{PARENT_COMMIT}"
 
 

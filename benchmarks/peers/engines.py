@@ -1,8 +1,8 @@
-"""The validation engines that are timed beside each other: how each is started, and what it makes of a body.
+"""The validation engines that are timed beside each other: how each is started, and its runner for a body.
 
 A peer is a function from a schema to its `Runners`: for each kind of body a function from bytes to whatever the engine
-makes of it. All start from the same bytes, so reading the JSON is part of every figure. AJV runs in a process of its
-own (`ajv`) and times itself the same way.
+makes of it. All start from the same bytes, so reading the JSON is part of every figure. AJV runs in a separate process
+(`ajv`) and times itself the same way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Runner = Callable[[bytes], object]
 Runners = dict[str, Runner]
 KINDS: Final = ("valid", "damaged", "4 errors")
 
-# What pip and npm install for the peers that this project does not need itself.
+# The packages that pip and npm install for the peers, and that this project does not need itself.
 PYTHON: Final = ("fastjsonschema", "pydantic-core")
 NODE: Final = ("ajv",)
 
@@ -189,7 +189,8 @@ console.log(JSON.stringify(out));
 
 
 def ajv(cache: Path) -> dict[str, dict[str, float]] | str:
-    """Under Node, for each case: seconds by body, seconds to compile, errors told. Or why it is left out."""
+    """Returns, under Node, for each case: seconds by body, seconds to compile, number of errors. Or why it is left
+    out."""
     node = shutil.which("node")
     if node is None:
         return "node is not installed"
