@@ -1,7 +1,7 @@
 """The `CallContext` holds what every stage of a call knows: `open_context` makes it, `make_request` makes what goes
 out, and `make_delivered` ends it.
 
-A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted: a
+A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted. A
 correction may still find a better call, and the model reads of the failure only if none is found.
 
 The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call. No
@@ -122,9 +122,9 @@ class ApprovedCall:
 
 @value_class
 class PendingFailure:
-    """Why a call got no answer from its tool. `outcome` is the `CallRecord`'s word for it, `repairs` are those made
-    before it failed. `answered` is the tool's answer and the call that it answers, where a success complains of its
-    arguments: it is forwarded unchanged unless a correction finds a better call."""
+    """The reason why a call got no answer from its tool. `outcome` is the `CallRecord`'s word for it, `repairs` are
+    those made before it failed. `answered` is the tool's answer and the call that it answers, if a success complains of
+    its arguments. It is forwarded unchanged unless a correction finds a better call."""
 
     failure: Failure
     outcome: str
@@ -133,7 +133,7 @@ class PendingFailure:
 
 
 def open_context(call: ToolCall, call_route: CallRoute, services: Services, record: CallRecord) -> CallContext:
-    """Finds the call's policy, under its name or under the known name that it stands for (`toolname`)."""
+    """Finds the call's policy, under its name or under the known name that it means (`toolname`)."""
     opening: tuple[Repair, ...] = ()
     policy = call_route.tools.get(call.tool)
     known = toolname.find_known_name(call.tool, call_route.tools) if policy is None else None
@@ -198,7 +198,7 @@ def record_route(record: CallRecord, route: str, access: AccessNote | None = Non
 
 
 def record_trace(record: CallRecord, trace_id: str, trace: Trace | None) -> None:
-    """Records the trace of a request, which is its id alone where no spans are made."""
+    """Records the trace of a request, which is only its id if no spans are made."""
     record.trace_id, record.trace = trace_id, trace
 
 
@@ -215,7 +215,7 @@ def add_notes(record: CallRecord, notes: Mapping[str, str]) -> None:
 def record_call(
     record: CallRecord, call: ToolCall, policy: ToolPolicy | None, repairs: tuple[Repair, ...], mode: Mode | None = None
 ) -> None:
-    """Records the caller, the tool, the policy, and the repairs made so far. `mode`: where it is not the policy's."""
+    """Records the caller, the tool, the policy, and the repairs made so far. `mode`: if it is not the policy's."""
     record.tool, record.call_id, record.conversation_rung = call.tool, call.call_id, call.conversation.rung
     record.call, record.policy, record.repairs = call, policy, repairs
     if policy is not None:
@@ -243,7 +243,7 @@ def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds
 def record_forward(
     record: CallRecord, checked: CheckedCall | None, would: Failure | None, repairs: tuple[Repair, ...]
 ) -> None:
-    """Records the findings on a call that goes on: in report mode with why it `would` be refused."""
+    """Records the findings on a call that is forwarded: in report mode with why it `would` be refused."""
     record.checked, record.repairs, record.would_refuse = checked, repairs, would is not None
     record.violations, record.code = () if checked is None else checked.warnings, ""
     if would is not None:
@@ -289,7 +289,7 @@ def record_delivery(record: CallRecord, outcome: str, ended: Episode | Ending | 
 
 
 def record_ending(record: CallRecord, ended: Episode | Ending) -> None:
-    """Records the episode that a delivery ended, or where it will be told."""
+    """Records the episode that a delivery ended, or the future that will know it."""
     if isinstance(ended, Future):
         record.settling = ended
     else:
@@ -297,7 +297,7 @@ def record_ending(record: CallRecord, ended: Episode | Ending) -> None:
 
 
 def record_settled(record: CallRecord, settled: Ending) -> None:
-    """Records the episode that a delivery has ended meanwhile."""
+    """Records the episode that a delivery has ended."""
     episode = None if settled.cancelled() else settled.result()
     record.corrected_after = episode.count if episode is not None else 0
 
@@ -346,7 +346,7 @@ def record_passthrough(
     record: CallRecord, upstream: str = "", reply: Answer | None = None, seconds: float = 0.0, received: int = 0
 ) -> None:
     """Records that a request is passed on to `upstream` ('': it is answered here), with the bytes of a body `received`
-    first; once `upstream` has answered, its `reply` and the time that it took."""
+    first. Once `upstream` has answered, also records its `reply` and the time that it took."""
     record.outcome, record.code, record.upstream = "passthrough", "", upstream
     record.sent = upstream != ""
     record.upstream_seconds = seconds or record.upstream_seconds

@@ -4,10 +4,10 @@
     decide_call     judges one call by a tool's schema, with what a model reads where it is refused
     examine_schema  compiles a schema from outside, and measures what that costs
 
-A tool's schema and policy cross as JSON (`describe_policy`), a decision comes back as JSON; the bytes of the arguments
-stand behind. What a violation shows of the arguments is named by its place where it is large. Of many repairs the first
-come back whole, the others as their number: reading them would keep everybody waiting. A child keeps the checks of the
-last tools, so that a tool that is always judged here is compiled once.
+A tool's schema and policy cross as JSON (`describe_policy`), followed by the bytes of the arguments; a decision comes
+back as JSON. A large value of the arguments in a violation is named by its place. Of many repairs the first come back
+whole, the others as their number: reading them would keep everybody waiting. A child keeps the checks of the last
+tools, so that a tool that is always judged here is compiled once.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from proxy.core.schema.formats import Formats
 from proxy.core.schema.matching import make_matcher
 from proxy.offload.child import MOST_SHARED
 
-# What a value may take in a violation before it is named by its place, in bytes.
+# The size of a value in a violation beyond which it is named by its place, in bytes.
 _SHORT: Final = 1024
 # Members of a list or an object that is sent along with a violation, keys counted.
 _FEW: Final = 16
-# What repairs may make of arguments: so many times their length, and so many bytes more.
+# The bound on repaired arguments: so many times their length, and so many bytes more.
 _GROWTH: Final = 4
 _SPARE: Final = 64 * 1024
 # So many repairs of one call come back with their place.
@@ -88,7 +88,7 @@ def read_text(payload: bytes) -> bytes:
 
 
 def write_text_job(text: bytes, limits: TextLimits, repairs: frozenset[str]) -> bytes:
-    """What `read_text` takes: a text, its limits, and the text repairs that its route allows."""
+    """Writes the input of `read_text`: a text, its limits, and the text repairs that its route allows."""
     return join_frame({"depth": limits.depth, "nodes": limits.nodes, "repairs": sorted(repairs)}, text)
 
 
@@ -119,7 +119,7 @@ def _read_found(found: Any) -> PlainReader | JsonProblem:
 
 
 # --- a tool as it crosses ---------------------------------------------------------------------------------------------
-# The fields of a policy that decide nothing about arguments, and the schema, which crosses in a form of its own.
+# The fields of a policy that decide nothing about arguments, and the schema, which crosses in another form.
 STAYING: Final = frozenset(
     ["check", "listed", "fingerprint", "schema_id", "description", "mode", "text", "attempts", "cap", "limits",
      "container", "member_of", "resend", "upstream_errors", "wrap_success", "added", "answer", "channels", "operation",
@@ -218,7 +218,7 @@ def read_decision(result: bytes, call: ToolCall, document: Document) -> Decision
 
 
 def describe_violation(violation: Violation, sent: JsonValue) -> JsonValue:
-    """A violation; its value by place where that says the same, itself where it is short."""
+    """Describes a violation; its value by place if that says the same, itself if it is short."""
     shown: JsonValue = []
     value = violation.value
     if value is not ABSENT and _is_short(value):
@@ -232,7 +232,7 @@ def describe_violation(violation: Violation, sent: JsonValue) -> JsonValue:
 
 
 def _is_short(value: JsonValue) -> bool:
-    """Whether a value is sent along: reading all arguments once more to find it would take many times its memory."""
+    """Returns whether a value is sent along: reading all arguments again to find it would cost far more memory."""
     if isinstance(value, str):
         return len(value) <= _SHORT
     if isinstance(value, dict | list):
@@ -312,6 +312,6 @@ def _patterns(schema: JsonValue) -> Iterator[str]:
 
 def _resident() -> int:
     """Bytes of memory that this process holds; 0 where the system does not say."""
-    if not _STATM.exists():  # only Linux says: elsewhere the seconds alone count
+    if not _STATM.exists():  # only Linux says: elsewhere only the seconds count
         return 0
     return int(_STATM.read_text(encoding="ascii").split()[1]) * PAGESIZE

@@ -1,8 +1,9 @@
 """Decides about one call: `judge_call` asks the pure core, and the store about containers.
 
 Judging, repairing and explaining take longer the larger the arguments are. A call that would keep others waiting is
-judged in a child process of `offload` (`Elsewhere`): one with large arguments, unless the schema accepts them and
-checking costs little, and every call of a tool whose listed schema is expensive to compile (`ToolPolicy.listed`).
+judged in a child process of `offload` (`Elsewhere`). This is a call with large arguments, unless the schema accepts
+them and checking costs little, and every call of a tool whose listed schema is expensive to compile
+(`ToolPolicy.listed`).
 
 Reading strictly costs a microsecond for each value. A child also reads texts of many values first, and says how they
 may be read again without its checks (`KnownText`).
@@ -60,8 +61,8 @@ class Judged:
 
 
 def judge_call(context: CallContext) -> Judged | Callable[[], Coroutine[Any, Any, Judged]]:
-    """What `decide` says, once the tool is known and its container (if any) was expanded: the decision, or what makes
-    it in a task if something has to be waited for."""
+    """Returns the result of `decide`, once the tool is known and its container (if any) was expanded. It is the
+    decision, or the function that makes it in a task if something has to be waited for."""
     policy = context.policy
     if policy is None:
         failure = explain_unknown_tool(context.call, context.call_route.tools, context.call_route.unknown.servers)
@@ -88,7 +89,8 @@ async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool
 
 
 async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
-    """What `decide` says; of a call that would keep others waiting, in a child process. `tried`: this one would."""
+    """Returns the result of `decide`; of a call that would keep others waiting, from a child process. `tried`: it
+    would."""
     if not is_ready(policy):  # a first call; other calls go on while its code is written
         await asyncio.to_thread(prepare, policy)
     elsewhere = context.services.elsewhere
@@ -96,7 +98,7 @@ async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy, *, t
 
 
 async def _judge_misuse(context: CallContext, policy: ToolPolicy, failure: Failure) -> Judged:
-    """A misused container is refused, expanded, or stands for the call of one of its functions."""
+    """Refuses or expands a misused container, or judges the call of one of its functions in its place."""
     seen_before = await context.services.store.look(context.key) is not None
     match container.expand_or_dispatch(context.call, failure, seen_before):
         case container.Expand(call):
@@ -124,15 +126,15 @@ async def _advise_call(context: CallContext, failure: Failure) -> Failure:
 
 
 # One forwarded call in so many is judged by another validator too: of the first `FIRST` calls of a tool with a schema,
-# and of all later ones. What two validators read differently in a schema shows early; each question costs a child
-# process as much as a call.
+# and of all later ones. A schema that two validators read differently shows early; each question costs a child process
+# as much as a call.
 FIRST: Final = 1000
 SAMPLE_OF_FIRST: Final = 100
 SAMPLE_OF_LATER: Final = 1000
 
 
 def sample_call(context: CallContext, checked: CheckedCall) -> None:
-    """Shows some of the calls that are sent to the second judge, which is asked while they go (docs/engine.md)."""
+    """Shows the second judge some of the calls that are sent, while they go (docs/engine.md)."""
     policy, services = context.policy, context.services
     if services.sampled is None or policy is None or policy.check is None or not checked.enforced:
         return
@@ -146,16 +148,16 @@ def sample_call(context: CallContext, checked: CheckedCall) -> None:
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.
 LIGHT: Final = 8 * 1024
-# Up to so many bytes the schema is asked here first; what it takes is judged here.
+# Up to so many bytes the schema is checked here first; arguments that it accepts are judged here.
 MODEST: Final = 16 * 1024
-# Large arguments with so many commas hold few values: a long text, a file. The schema is asked here first.
+# Large arguments with so many commas hold few values: a long text, a file. The schema is checked here first.
 FEW: Final = 4_000
-# CPU seconds that one call may be judged for, the compilation of its schema included where the child has to do that.
+# The most CPU seconds for judging one call, the compilation of its schema included if the child has to do that.
 CALL_SECONDS: Final = 5.0
 # Seconds of the clock that a call waits for a child and its verdict: CPU time passes slowly on a busy machine.
 PATIENCE: Final = 30.0
-# What compiling a schema may cost the event loop's process: CPU seconds in all, seconds of one pattern (which cannot be
-# interrupted), bytes kept. Real tools: 0.01 s, 0.001 s, 0.1 MB.
+# The most that compiling a schema may cost the event loop's process: CPU seconds in all, seconds of one pattern (which
+# cannot be interrupted), bytes kept. Real tools: 0.01 s, 0.001 s, 0.1 MB.
 MOST_SECONDS: Final = 0.2
 MOST_PATTERN_SECONDS: Final = 0.02
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -182,8 +184,8 @@ _TOO_MUCH: Final = Violation(
 
 
 class Elsewhere:
-    """Judges calls and examines schemas in child processes. What servers list has a pool of its own (`foreign`): no
-    server keeps the operator's own tools waiting."""
+    """Judges calls and examines schemas in child processes. Schemas that servers list have a separate pool (`foreign`):
+    no server keeps the operator's own tools waiting."""
 
     def __init__(self, pool: OffloadPool | None = None, foreign: OffloadPool | None = None) -> None:
         self._pool = pool or OffloadPool()
@@ -218,7 +220,7 @@ class Elsewhere:
         return complete_decision(call, policy, read_decision(ended.result, call, document))
 
     async def ask(self, job: str, payload: bytes, policy: ToolPolicy) -> bytes | None:
-        """What a job (`module:function`) makes of bytes and a described policy; None where it takes too much."""
+        """Returns the result of a job (`module:function`) on bytes and a described policy; None if it is too much."""
         ended = await self._pool.run(job, payload, self._describe(policy), seconds=CALL_SECONDS, patience=PATIENCE)
         return None if isinstance(ended, GaveUp) else ended.result
 
@@ -261,12 +263,12 @@ class Elsewhere:
 
 
 def is_rich(text: bytes) -> bool:
-    """Whether reading a text may take so long that others would wait for it."""
+    """Returns whether reading a text may take so long that others would wait for it."""
     return len(text) > LONG and text.count(b",") + text.count(b"[") + text.count(b"{") > RICH
 
 
 def is_ready(policy: ToolPolicy) -> bool:
-    """Whether the code that judges a tool (`core.decide.prepare`) exists already."""
+    """Returns whether the code that judges a tool (`core.decide.prepare`) exists already."""
     return (policy.check is None or bool(policy.repair.rules) in policy.check.prepared) and (
         policy.answer is None or policy.answer.check.ready
     )
@@ -286,7 +288,7 @@ def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
 
 
 def is_light(call: ToolCall, policy: ToolPolicy) -> bool:
-    """Whether a call is judged here: it is small, nothing judges it, or its schema takes it at little cost."""
+    """Returns whether a call is judged here: it is small, nothing judges it, or its schema accepts it cheaply."""
     document = call.arguments
     if policy.listed is not None:
         return False

@@ -1,5 +1,5 @@
-"""The stages of a call that run only if the config asks for them: the operator's hooks, the filters of answers, the
-limits of its tool, and the correction of a failed call by a model.
+"""The stages of a call that run only if the config requests them. They are the operator's hooks, the filters of
+answers, the limits of its tool, and the correction of a failed call by a model.
 
 On a report-only route a hook may still refuse or answer a call (it is the operator's own rule, not the schema's), but
 the arguments stay the client's.
@@ -53,7 +53,7 @@ async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delive
 async def deliver_by_hooks(
     hooks: Hooks, context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
-    """The tool's answer by way of the hooks, which may replace it: what goes on keeps what the tool promises."""
+    """Runs the hooks on the tool's answer, which they may replace; a forwarded answer keeps the tool's promises."""
     shown = await hooks.after_answer(approved.checked, answer)
     if shown is not answer and (isinstance(shown, Failure) or isinstance(shown.body, bytes)):
         await close_body(answer)  # a stream that nobody reads any more: another stream repeats it
@@ -130,7 +130,7 @@ async def hand_on_filtered(
 async def send_within_cap(
     context: CallContext, approved: ApprovedCall, policy: ToolPolicy, send: Send
 ) -> Delivered | PendingFailure:
-    """Takes the call's slot of its cap, where it has one, and gives it back unless the call is delivered."""
+    """Takes the call's slot of its cap, if it has one, and gives it back unless the call is delivered."""
     store, call = context.services.store, approved.checked.call
     slot = refusals.make_reservation(call, policy)
     if slot is None:

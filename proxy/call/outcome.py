@@ -108,14 +108,14 @@ async def count_tool_error(context: CallContext, failure: Failure) -> None:
 
 
 async def _add_tool_error(context: CallContext, key: str, error: FailedAttempt, ttl: float) -> None:
-    """Remembers an error of the tool. Where the errors begin anew, so does their escalation."""
+    """Remembers an error of the tool. If the errors begin again, so does their escalation."""
     recorded = await context.services.store.fail(key, error, ttl)
     if recorded.episode.failed == 1:
         await context.services.store.clear(refusals.make_blocked_key(key), forget=True)
 
 
 async def refuse_call(context: CallContext, pending: PendingFailure) -> ToolResult:
-    """Counts the attempt where the failure is one, and lets the retry contract make the answer of it."""
+    """Counts the attempt if the failure is one, and lets the retry contract make the answer of it."""
     await IN_TASK
     failure, recorded = pending.failure, None
     if pending.outcome == "tool_error":

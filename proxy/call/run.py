@@ -1,8 +1,8 @@
 """ONE CALL, IN ORDER: from the decoded call to its outcome. Names no protocol and no library.
 
-`run_call` is the table of contents; the stages are below it in the order in which they run, the longer ones in files
-of their own. The pure core decides everything; this room asks the store, sends, and notes in the `CallRecord` what
-happened (`context.py`).
+`run_call` is the table of contents. The stages are below it in the order in which they run, the longer ones in separate
+files. The pure core decides everything; this room asks the store, sends, and notes in the `CallRecord` what happened
+(`context.py`).
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 A reader begins with `start.py` and `lifecycle.py`, which wire everything, and `request_cycle.py`, which answers one
 request.
 
-listener.py, connection.py, http/   aiohttp's low-level server, and what this proxy makes of requests and responses
-bound_route.py                      how the requests of one route go out
-listed_routes.py                    routes that a plugin answers
-admin/                              the operator's port
-workers/                            several processes behind one port, loaded if there are several
-reload.py                           takes over a changed config
+`listener.py`, `connection.py` and `http/` are aiohttp's low-level server, and this proxy's requests and responses.
+`bound_route.py` makes the outgoing requests of one route.
+`listed_routes.py` has the routes that a plugin answers.
+`admin/` is the operator's port.
+`reload.py` applies a changed config.
 """
 
 from proxy.server.lifecycle import Serving

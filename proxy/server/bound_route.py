@@ -1,7 +1,7 @@
 """The outgoing requests of one route: `RouteBinding` is compiled once per route, `RouteRequest` is one request on it.
 
-A dispatch route sends the client's whole body, unless its `upstream_path` holds `{tool}`: then the upstream serves
-one tool per path, and gets the arguments alone, as it would from a route per tool.
+A dispatch route sends the client's whole body, unless its `upstream_path` holds `{tool}`. Then the upstream serves one
+tool per path, and gets only the arguments, as it would from a route per tool.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from proxy.server.http.headers import ANOTHER_REQUEST, CLIENT_PREFIXES, Changes,
 _DIGESTS: Final = frozenset({"content-digest", "repr-digest", "digest", "content-md5", "content-encoding"})
 _TYPE: Final = frozenset({"content-type"})
 _JSON: Final = (("content-type", "application/json"),)
-# What many clients say in `Connection`: it names a field that never crosses, and no other.
+# The usual value of `Connection`: it names a field that never crosses, and no other.
 _LASTING: Final = "keep-alive"
 # How many sets of dropped names are remembered for the names of a request: routes have few that differ.
 _MOST_DROPPED: Final = 64
@@ -55,9 +55,9 @@ class NothingLearned:
 @value_class
 class RouteBinding:
     """A route with everything its requests need, computed in advance. `alone`: the arguments go without their envelope;
-    `is_plain`: they come without one. `target` is the path to send to where it is the same for every request, else ''.
-    `judges`: its requests are calls, unless their adapter says otherwise; `form` is `Route.form`. `catalogues` holds
-    what was learned of its tools, where a route learns them."""
+    `is_plain`: they come without one. `target` is the path to send to if it is the same for every request, otherwise
+    ''. `judges`: its requests are calls, unless their adapter says otherwise; `form` is `Route.form`. `catalogues`
+    holds the tools that it has learned, if a route learns them."""
 
     route: Route
     adapter: Adapter
@@ -163,9 +163,9 @@ def show_tools(tools: Mapping[str, ToolPolicy], calls: CallAccess) -> dict[str, 
 
 @value_class
 class RouteRequest:
-    """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors`
-    the fields of the answer by which a page may read it, `memory` what its body holds, `tools` those of the route
-    that the caller may see, `calls` what it may call (None: anything), `caller` who that is."""
+    """Implements `CallRoute` for one request. `hop_fields` are Via, X-Forwarded-* and the request id, `cors` the fields
+    of the answer by which a page may read it. `memory` is the share of its body. `tools` are those of the route that
+    the caller may see, `calls` those it may call (None: any), and `caller` identifies it."""
 
     binding: RouteBinding
     raw: RawRequest
@@ -226,7 +226,7 @@ class RouteRequest:
         return None
 
     def operation_request(self, operation: OperationRule, checked: CheckedCall) -> UpstreamRequest:
-        """Returns what is sent for a call whose arguments stand all over an HTTP request."""
+        """Returns the request for a call whose arguments are spread over an HTTP request."""
         binding, route, raw = self.binding, self.binding.route, self.raw
         if operation.by_name:
             written = operation.write(checked.value)

@@ -42,7 +42,7 @@ Begin = Callable[[Any, StreamReader, "Connection"], BegunRequest | None]
 
 @value_class
 class Service:
-    """What the connections of a listener share."""
+    """The shared parts of a listener's connections."""
 
     handle: Handle
     refuse: RefuseHead
@@ -217,7 +217,7 @@ class Connection(ReadingConnection):
         return True
 
     def hand_over(self) -> None:
-        """Gives aiohttp the request whose call began without a task: its own task goes on with it."""
+        """Hands aiohttp the request whose call began without a task: aiohttp's task continues it."""
         if self.held is not None:
             self.data_received(b"")
 

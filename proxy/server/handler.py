@@ -1,4 +1,4 @@
-"""What all requests share: what is served, who observes the requests, and which are under way.
+"""The shared parts of all requests: the served routes, the observers, and the requests under way.
 
 A request keeps the snapshot of the routes with which it began, so that a reload never changes the rules under it. Every
 request ends in one `CallRecord`, which the observers get.
@@ -58,8 +58,8 @@ _LONGEST_TARGET: Final = 256
 
 # A request's `traceparent` and `tracestate` -> its trace.
 BeginTrace = Callable[[str | None, str | None], Trace]
-# Answers a GET at a path that a plugin serves: the request, its fields, the routes that the caller may use, each
-# with what it may call there, and the state store.
+# Answers a GET at a path that a plugin serves. It gets the request, its fields, the routes that the caller may use,
+# each with the calls allowed there, and the state store.
 Usable = Sequence[tuple[Route, CallAccess | None]]
 AnswerPath = Callable[[RawRequest, Fields, Callable[[], Awaitable[Usable]], StateStore], Awaitable[HttpReply]]
 
@@ -78,7 +78,7 @@ class Snapshot:
     _known: dict[tuple[str, str], Target] = field(default_factory=dict)
 
     def read_target(self, method: str, target: str) -> Target:
-        """What the routes say of a method and target. The latest short ones that lead to a route are remembered."""
+        """Returns the routes' answer to a method and target. The latest short ones with a route are remembered."""
         known = self._known.get((method, target))
         if known is not None:
             return known
@@ -98,9 +98,8 @@ class Snapshot:
 
 @value_class
 class Target:
-    """The target of a request, read by one snapshot: its path and query, the `binding` of its route with the parameters
-    that stand in the path, or `why_not` where no route takes it. `is_ours`: a plugin answers there, whatever routes
-    there are."""
+    """The target of a request, read by one snapshot: its path and query, the `binding` of its route with the path's
+    parameters, or `why_not` if no route takes it. `is_ours`: a plugin answers there, whatever routes there are."""
 
     path: str
     query: str
@@ -114,19 +113,19 @@ class RunningRequest(Protocol):
     """A request that has not ended (`RequestCycle`)."""
 
     def find_end(self) -> asyncio.Future[Any]:
-        """What is done when the request is over."""
+        """Returns the future of the request's end."""
 
     def stop(self) -> None:
         """Ends it because the proxy does."""
 
 
 class Handler:
-    """What all requests share. `snapshot` and `observers` may be exchanged at any time; `under_way` are the requests
-    that have not ended, and `memory` bounds their bodies. `fast`: a request may begin, and end, without a task;
-    `counted_fast` counts those that ended so.
+    """The shared parts of all requests. `snapshot` and `observers` may be exchanged at any time; `under_way` are the
+    requests that have not ended, and `memory` bounds their bodies. `fast`: a request may begin, and end, without a
+    task; `counted_fast` counts those that ended so.
 
-    While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is told that
-    the proxy restarts. When `stopping`, so is each one under way.
+    While `draining`, every answer ends its connection. Once `closing`, nothing new is begun: each request is answered
+    that the proxy restarts. When `stopping`, so is each one under way.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Handler:
 
     @property
     def inflight(self) -> int:
-        """How many requests are under way."""
+        """Returns the number of requests under way."""
         return len(self.under_way)
 
     def exchange(self, snapshot: Snapshot) -> frozenset[asyncio.Future[Any]]:
@@ -195,12 +194,12 @@ class Handler:
         await self.idle()
 
     def place(self, record: CallRecord, parent: str | None, state: str | None) -> None:
-        """Puts a request into its trace, which is named in the log alone where no spans are made."""
+        """Puts a request into its trace, which only the log names if no spans are made."""
         trace = None if self.begin_trace is None else self.begin_trace(parent, state)
         record_trace(record, (read_trace_id(parent) or "") if trace is None else trace.trace_id, trace)
 
     def tell_settled(self, record: CallRecord, settled: Ending) -> None:
-        """Tells of a request that is over, and of the episode that its answer has ended meanwhile."""
+        """Reports a request that is over, and the episode that its answer has ended."""
         record_settled(record, settled)
         self.tell(record)
 

@@ -1,8 +1,8 @@
-"""A running proxy: what its parts are, how it takes over a changed config, how it ends.
+"""A running proxy: its parts, the way it applies a changed config, and its end.
 
-`start.py` opens the ports; `drain` and `stop` close them in the order that loses no call (docs/operations.md): first
-readiness turns 503 and every answer ends its connection, while new calls are still taken, because load balancers learn
-late; then new calls are told that the proxy restarts; only then the port is closed.
+`start.py` opens the ports; `drain` and `stop` close them in the order that loses no call (docs/operations.md). First
+readiness turns 503 and every answer ends its connection. New calls are still taken, because load balancers learn late.
+Then new calls are answered that the proxy restarts. Only then the port is closed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ PAUSE: Final = 0.02
 
 class Warming:
     """Writes the code of every check before a call needs it, so that the first call of a tool is as quick as the
-    second; what reads the complaints of tools is made ready last. `report_error` gets each defect: what was going on,
+    second. The readers of tools' complaints are made ready last. `report_error` gets each defect: the work that failed,
     and the exception.
 
     Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written

@@ -1,5 +1,5 @@
-"""The routes that a plugin answers: those whose tools their server lists, and relayed ones with its key. What it is
-given of each request.
+"""The routes that a plugin answers: those whose tools their server lists, and relayed ones with its key. Also defines
+the plugin's view of a request.
 
 A config with such a route imports the extension while it is compiled (`load_handler`), so that no request waits.
 """
@@ -24,7 +24,7 @@ from proxy.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from aiohttp import web
 
-# What a plugin answers with.
+# The answer of a plugin.
 Answer = StreamResponse
 # Sends a request that is not a call. Takes the request, its streamed body, the upstream, and its record.
 Relay = Callable[
@@ -59,8 +59,8 @@ class ListedRequest:
 
 @value_class
 class Reports:
-    """Where a plugin tells of listed tools. `unpinned` receives a route, a tool that is not defined as approved,
-    what becomes of it, and how it differs, each time that a list is read."""
+    """A plugin's reports on listed tools. `unpinned` receives a route, a tool that is not defined as approved, its
+    treatment, and how it differs, each time that a list is read."""
 
     log: Log
     metrics: Metrics

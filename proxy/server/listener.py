@@ -79,9 +79,8 @@ class Listener(Server):
             self._emptied.set_result(None)
 
     async def await_requests(self, kept: float, fresh: float) -> None:
-        """Gives clients time to send a request before their connections are closed: `kept` seconds if any connection
-        is open, and up to `fresh` seconds while one has sent no request yet, is in the middle of a head, or is still
-        in its TLS handshake."""
+        """Waits for requests before connections are closed: `kept` seconds if any connection is open. It waits up to
+        `fresh` seconds while one has sent no request yet, is in the middle of a head, or in its TLS handshake."""
         now = self._clock.time()
         until, since = now + fresh, now - fresh
         if self._open or self._arriving:
@@ -160,7 +159,7 @@ class ListenError(OSError):
 
 @dataclass(slots=True)
 class Port:
-    """One open port: its server, the connections on it, and where it is."""
+    """One open port: its server, the connections on it, and its address."""
 
     server: asyncio.Server
     listener: Listener

@@ -78,9 +78,9 @@ class Compiled:
 
 @value_class
 class Reloaded:
-    """The result of a look at the files. `mistakes` as `file:line:col section message`, for `failure` alone; `changed`
-    names the sections and tools that differ from those served before, and `notes` what the operator should know of the
-    config and does not know the one before, both for `success`."""
+    """The result of a look at the files. `mistakes` are lines `file:line:col section message`, only for `failure`.
+    `changed` names the sections and tools that differ from those served before. `notes` are remarks for the operator
+    that the config before did not have. Both are for `success`."""
 
     result: Literal["success", "unchanged", "failure"]
     digest: str

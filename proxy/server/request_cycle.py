@@ -188,7 +188,7 @@ class RequestCycle(Driver[StreamResponse]):
 
     # --- its driver ---------------------------------------------------------------------------------------------------
     def on_advance(self) -> None:
-        """Writes the response, if it is there and needs no task. Otherwise a task goes on."""
+        """Writes the response, if it is there and needs no task. Otherwise a task continues."""
         client: Connection | None = self._client
         response: Any = self.result  # of a class in `framing.py`, since nothing else goes without a task
         if client is None:

@@ -1,4 +1,4 @@
-"""What the connections of a listener share: how requests are answered, and how long connections wait."""
+"""The shared parts of a listener's connections: the answering of requests, and the time that connections wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BegunRequest(Protocol):
         """Returns whether it cannot go on without a task."""
 
     def resume(self, request: web.BaseRequest) -> Awaitable[StreamResponse]:
-        """The response to the request, which goes on in a task."""
+        """The response to the request, which continues in a task."""
 
     def cancel(self) -> None:
         """Ends the request: its client has gone."""
@@ -39,11 +39,11 @@ RefuseHead = Callable[[BadRequest], Response]
 
 @value_class
 class Timeouts:
-    """How long a connection waits, in seconds: for the rest of a `head` that has begun, between two requests (`idle`),
-    and for a client that does not read its response (`send`).
+    """The seconds that a connection waits: for the rest of a `head` that has begun, between two requests (`idle`), and
+    for a client that does not read its response (`send`).
 
-    `idle` is longer than load balancers keep their connections to us (Google's: 600 s), so that they close first and
-    never send a request on a connection that we are closing. Draining closes idle connections itself.
+    `idle` is longer than load balancers keep their connections to us (Google's: 600 s). So they close first and never
+    send a request on a connection that we are closing. Draining closes idle connections itself.
     """
 
     head: float = 15.0

@@ -50,7 +50,7 @@ def format_call(entry: Entry, *, colors: bool = False) -> str:
     if colors:
         shown = f"\x1b[{_COLOURS.get(outcome, '0')}m{shown}\x1b[0m"
     head = (time, cut(escape(f"{subject} ({model})" if tool and model else subject), _NAME), shown)
-    # What was wrong in the last of a model's answers that others took the place of.
+    # The error in the last of a model's replaced answers.
     answers = entry.get("replaced", ())
     wrong = next((call for call in (answers[-1]["calls"] if answers else ()) if "error.type" in call), None)
     own = f" (own {entry['overhead_ms']:.1f})" if "overhead_ms" in entry else ""

@@ -1,4 +1,5 @@
-"""What is kept of a call that was refused, repaired or failed, so that the operator can open it later; never a value.
+"""The kept record of a call that was refused, repaired or failed, so that the operator can open it later; never a
+value.
 
 Values are removed before anything is kept. Each violation is worded as if its value were a secret (`Actual: "***"`),
 and `Violation.quoted` says which part of its texts shows values. The words of the schema are never masked, because a
@@ -97,7 +98,7 @@ class KeptFailure:
         return found
 
     def compose_answer(self) -> str:
-        """The text that the model read, every value masked; '' for no answer. Its example shows the schema alone."""
+        """The text that the model read, every value masked; '' for no answer. Its example shows only the schema."""
         return write_feedback(add_advice(self.answer, self.policy)) if self.answer is not None else ""
 
 
@@ -152,7 +153,7 @@ def _describe_error(violation: Violation, got: str) -> Row:
 
 def describe_value(value: JsonValue) -> str:
     """Type and size: `text of 5`, `list of 2`, `object of 3`, `number`, `boolean`, `null`; `nothing` for no value. An
-    operator who may not see values still learns that a text came where a number is wanted."""
+    operator who may not see values still learns that a text came in place of a number."""
     if isinstance(value, str):
         return f"text of {len(value)}"
     if isinstance(value, list | dict):

@@ -68,7 +68,7 @@ _MOST_LISTED: Final = 20
 # How long `close` waits for a slow reader, in seconds.
 _CLOSING: Final = 1.0
 
-# What a line is counted as in the writer's queue, in bytes: its fields without texts, and each row of a list.
+# The size of a line in the writer's queue, in bytes: its fields without texts, and each row of a list.
 _USUAL_SIZE: Final = 256
 _CALL_SIZE: Final = 1024
 _ROW_SIZE: Final = 160
@@ -358,7 +358,7 @@ class LibraryLog(logging.Handler):
     """A handler of `logging` that writes to a `Log`, from `attach` to `detach`.
 
     Without a handler Python's `logging` writes records to stderr itself, on the event loop, where a full pipe stops all
-    calls. A record's text may quote a value (the bytes of a request, the repr of a task), so the line has the logger,
+    calls. A record's text may quote a value (the bytes of a request, the repr of a task). So the line has the logger,
     the place and the type of the exception, and not the text.
     """
 

@@ -2,8 +2,8 @@
 tests compare the dashboard and the alerts with it.
 
 All label values come from the config or from our own tables (`LABELS` says which). A client's own texts, conversations,
-paths and argument values are never label values, but for the names of models and tools that requests to a model server
-carry: the first few of each (`chat/server/model_metrics.py`).
+paths and argument values are never label values. The exceptions are the names of models and tools that requests to a
+model server carry: the first few of each (`chat/server/model_metrics.py`).
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Label:
 
 @value_class
 class MetricRow:
-    """One metric. `name` is that of its series (a histogram's without `_bucket`); `own` describes labels that mean
-    something else here than in `LABELS`; `bounds` are those of a histogram's buckets, in ascending order."""
+    """One metric. `name` is that of its series (a histogram's without `_bucket`). `own` describes labels that mean
+    something else here than in `LABELS`. `bounds` are those of a histogram's buckets, in ascending order."""
 
     name: str
     kind: Kind

@@ -1,8 +1,8 @@
 """Prometheus metrics, as `metric_table.py` describes them.
 
-Counts are in plain dictionaries by label values, and the library reads them through its `Collector` interface at each
-scrape (metrics_page.py, which the first scrape loads): a third of the time of its own counters, which lock
-(docs/performance.md). One thread counts each series.
+Counts are in plain dictionaries by label values. The library reads them through its `Collector` interface at each
+scrape (metrics_page.py, which the first scrape loads). This takes a third of the time of the library's counters, which
+lock (docs/performance.md). One thread counts each series.
 
 Label values come only from the config and our own tables. An unknown text from a client (a tool's name, a method)
 counts as `_other`, so no client can increase the number of series.
@@ -228,8 +228,8 @@ class Metrics:
         return (route, tool) in self._known
 
     def learn_tools(self, route: str, tools: Iterable[str]) -> None:
-        """Gives their own series to tools that a route has learned, up to _MOST_LEARNED in all. A name that is too
-        long or not printable stays `_other`."""
+        """Adds separate series for tools that a route has learned, up to _MOST_LEARNED in all. A name that is too long
+        or not printable stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
         self._forget_kinds()
         fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())

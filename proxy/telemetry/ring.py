@@ -36,8 +36,8 @@ KEPT: Final = 2000
 KEPT_WRONG: Final = 500
 # The characters of errors kept of all calls together: beyond it the oldest calls go, however few are kept.
 MOST_CHARACTERS: Final = 4 * 1024 * 1024
-# What is left out of a usual call's record: its line does not show it. A call with one of the first five is unusual,
-# and so is one with answers before its own.
+# The fields that a usual call's record leaves out: its line does not show them. A call with one of the first five is
+# unusual, and so is one with answers before its own.
 _LEFT_OUT: Final = frozenset({
     "violations", "repairs", "questions", "answer_violations", "would_refuse",
     "repeated", "escalated", "hook_failures", "answer", "events", "corrections", "settling",
@@ -49,8 +49,8 @@ PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
 
 
 class KeptCall(NamedTuple):
-    """One kept request: its number, end (seconds since the epoch), conversation's hash or '', the content of its line
-    (of a usual call the values of `_NAMES`, else the line's fields), stages and failure."""
+    """One kept request: its number, end (seconds since the epoch), conversation's hash or '', stages and failure.
+    `content` is that of its line (of a usual call the values of `_NAMES`, otherwise the line's fields)."""
 
     seq: int
     at: float
@@ -96,7 +96,7 @@ class RecentCalls:
         content: tuple[Any, ...] | dict[str, Any]
         if usual:
             content = _read_usual(record)
-            if record.trace is not None:  # its ids alone: its state is as long as the client likes
+            if record.trace is not None:  # only its ids: its state is as long as the client likes
                 place = PLACES["trace"]
                 content = (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
         else:
@@ -119,7 +119,7 @@ class RecentCalls:
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest kept request; 0 where none is kept."""
+        """Returns the number of the oldest kept request; 0 if none is kept."""
         return int(self._kept[0][0]) if self._kept else 0
 
     def newest(self) -> Iterator[KeptCall]:
@@ -145,7 +145,7 @@ def make_entry(kept: KeptCall) -> dict[str, Any]:
     return {"seq": kept.seq, "timestamp": stamp, **entry}
 
 
-# What a reader may ask of a kept request -> its name in the log's line.
+# The fields by which a reader selects kept requests -> the name in the log's line.
 FIELDS: Final = {
     "tool": "gen_ai.tool.name",
     "model": "gen_ai.request.model",  # the model whose answer a call stood in
@@ -158,7 +158,7 @@ FIELDS: Final = {
 
 
 def read_value(kept: KeptCall, name: str) -> str:
-    """A text of a kept request by its name in `FIELDS`, read without building its entry; '' where it has none."""
+    """Returns a text of a kept request by its name in `FIELDS`, read without building its entry; '' if it has none."""
     content = kept.content
     if isinstance(content, dict):
         return str(content.get(FIELDS[name]) or "")
@@ -178,11 +178,11 @@ ShownValues = Literal["off", "preview", "full"]
 
 
 class KeptValues:
-    """The arguments of the last calls by the call's number: as received, if repaired as sent, and those of each call
-    in `replaced` answers; and the text that the model read of a failed call. The oldest are dropped first.
+    """The arguments of the last calls by the call's number: as received, as sent if repaired, and those of each call in
+    `replaced` answers. Also the text that the model read of a failed call. The oldest are dropped first.
 
     `preview` keeps what a model would be shown: secret names and credentials masked, paths shortened, long texts cut.
-    `full` keeps the arguments whole. What the schema marks secret is `***` in both.
+    `full` keeps the arguments whole. Values that the schema marks secret are `***` in both.
     """
 
     def __init__(self, shown: ShownValues, room: int) -> None:

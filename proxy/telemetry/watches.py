@@ -1,10 +1,10 @@
-"""What the proxy watches: how late its event loop is, whether its calls name their conversations, whether tools are
-defined as they were approved, and whether models send null for "not given".
+"""Watches over the proxy: how late its event loop is, whether its calls name their conversations, whether tools have
+their approved definitions, and whether models send null for "not given".
 
 `LoopLag` measures how late timers fire, which is how long a call waits before the proxy can work on it. `AddressWatch`
-warns once in the life of a process if more than half of the calls of ten minutes carry no conversation id, because
-attempts and caps can do little for them. It reads the counts of the metrics, so a call pays nothing for it.
-`UnpinnedWatch` tells of each other definition once, `NullWatch` of each tool once.
+warns once in the life of a process if more than half of the calls of ten minutes carry no conversation id. Attempts and
+caps can do little for these. It reads the counts of the metrics, so a call pays nothing for it. `UnpinnedWatch` tells
+of each other definition once, `NullWatch` of each tool once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NEEDS_RESTART: Final = "ConfigNeedsRestart"
 
 
 class TroubleWatcher(Protocol):
-    """Where the process runs, as far as it shows troubles there; `--pod-ports` of `serve` makes one.
+    """The place of the process, which shows its troubles; `--pod-ports` of `serve` makes one.
 
     `hold`: seconds for which the question whether an upstream is ready waits for the first yes.
     """
@@ -83,7 +83,7 @@ class Notices:
         return found
 
     async def watch_upstream(self, name: str, find_trouble: Callable[[], Awaitable[str]]) -> str:
-        """Why an upstream is not ready, '' where it is. Tells of one that has been asked for and does not answer."""
+        """Returns why an upstream is not ready, '' if it is. Reports one that was queried and does not answer."""
         loop = asyncio.get_running_loop()
         until = loop.time() + (0.0 if name in self._ready or self.watcher is None else self.watcher.hold)
         while (trouble := await find_trouble()) and loop.time() < until:  # noqa: ASYNC110 - a tool tells nobody
@@ -168,11 +168,11 @@ class AddressWatch:
 
     @property
     def running(self) -> bool:
-        """Whether it still watches: not before `begin`, nor once it has warned."""
+        """Returns whether it still watches: not before `begin`, nor once it has warned."""
         return self._timer is not None
 
     def look(self) -> bool:
-        """Ends a window. True where the operator has been warned, and nothing is left to watch."""
+        """Ends a window. Returns True if the operator has been warned, and nothing is left to watch."""
         counts = self._read()
         now = (sum(counts.values()), counts.get(Rung.ADDRESS, 0))
         calls, by_address = now[0] - self._before[0], now[1] - self._before[1]
@@ -201,11 +201,11 @@ class UnpinnedWatch:
         self._shown: OrderedDict[tuple[str, str, str, str], None] = OrderedDict()
 
     def forget(self) -> None:
-        """Begins anew: the operator may have approved what was shown."""
+        """Begins again: the operator may have approved the shown definitions."""
         self._shown.clear()
 
     def list_shown(self) -> list[tuple[str, str, str, str]]:
-        """What was passed on, the oldest first."""
+        """Returns the reported definitions, the oldest first."""
         return list(self._shown)
 
     def __call__(self, route: str, tool: str, effect: str, change: str) -> None:

@@ -6,9 +6,9 @@ a thread makes the lines of what is queued and writes them to the stream's file 
     write(entry, size)   in the caller: queues what a line is made of, or drops it where the queue is full
     _run                 in the thread: renders all that is queued, writes it, and reports how many were lost in between
 
-A `Sink` is where the lines go, such as the stream of the log.
-Lost lines are counted by reason (DROP_REASONS). The queue is written PAUSE seconds after its first line, so that the
-lines of many calls go out in one write; a process that is killed loses the lines of that time.
+A `Sink` is the target of the lines, such as the stream of the log. Lost lines are counted by reason (DROP_REASONS).
+The queue is written PAUSE seconds after its first line, so that the lines of many calls go out in one write. A process
+that is killed loses the lines of that time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Notice = Callable[[Mapping[str, int]], bytes]
 
 
 class Sink(Protocol):
-    """Where a queue is written. `note_loss` may be called in any thread, all else in the writer's alone."""
+    """The target of a queue. `note_loss` may be called in any thread, all others only in the writer's."""
 
     def prepare(self) -> bool:
         """Gets ready for whole lines; gives whether the last line there was cut. Raises OSError."""
@@ -131,7 +131,7 @@ class QueueWriter:
         self._thread.start()
 
     def write(self, entry: object, size: int) -> None:
-        """Queues one entry, whose line has about `size` bytes, or drops it where the queue is full."""
+        """Queues one entry, whose line has about `size` bytes, or drops it if the queue is full."""
         with self._lock:
             if self._room < size:
                 self._count(QUEUE_FULL, 1, "the queue is full")
@@ -218,8 +218,8 @@ class QueueWriter:
 
 
 def open_writer(stream: TextIO, render: Render, notice: Notice) -> StreamWriter | QueueWriter:
-    """Makes the writer for a stream: with a queue where the stream has a file descriptor. No method of a writer raises,
-    or blocks on the stream."""
+    """Makes the writer for a stream, with a queue if the stream has a file descriptor. No method of a writer raises, or
+    blocks on the stream."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two

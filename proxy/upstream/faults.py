@@ -1,9 +1,9 @@
 """The ways an upstream can fail, as rows: error code, error type, and whether the tool may have run.
 
-Error types come from RFC 9209 section 2.3; `Proxy-Status` and a metric label show them. `executed` is `no` only if
-not one byte of the request reached the network (docs/upstream.md): a timeout proves nothing, and neither does a
-connection that breaks while an answer is awaited. Inside `http1/` a failure travels as `ExchangeError`, which
-`client.py` turns into an `UpstreamFault` at its one border.
+Error types come from RFC 9209 section 2.3; `Proxy-Status` and a metric label show them. `executed` is `no` only if not
+one byte of the request reached the network (docs/upstream.md). A timeout proves nothing, and neither does a connection
+that breaks while an answer is awaited. Inside `http1/` a failure travels as `ExchangeError`, which `client.py` turns
+into an `UpstreamFault` at its one border.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
 `OutgoingClient` asks one server and gives a whole answer within bounds of time and size, or an `UpstreamFault`.
 `post_json` posts one value to one address.
 
-aiohttp's client speaks HTTP. All automatic behaviour is switched off: the client keeps no cookies, follows no
-redirects, takes no proxy or password from the environment, and adds no headers but those that frame the message. A body
-stays in its content coding, so that the caller decodes it within its own bound.
+aiohttp's client speaks HTTP. All automatic behavior is switched off. The client keeps no cookies, follows no redirects,
+takes no proxy or password from the environment, and adds no headers but those that frame the message. A body stays in
+its content coding, so that the caller decodes it within its own bound.
 
 Each exchange has its own connection. A question to a model takes seconds, a connection milliseconds. A server may
 close an idle connection just when a POST goes out on it, and aiohttp rightly does not send that POST twice.
 
-A checked call never goes out here. Whether it may be sent again depends on whether a byte of it went out, and only the
-connection in `proxy/upstream/http1/` knows that.
+A checked call never goes out here. It may be sent again only if no byte of it went out, and only the connection in
+`proxy/upstream/http1/` knows that.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ TOO_MUCH: Final = FaultKind(
 )  # fmt: skip
 
 # An exchange raises these. A header with a line break raises ValueError, a host name that IDNA cannot encode raises
-# UnicodeError (a ValueError), a socket that breaks during a write raises OSError, and TimeoutError is an OSError too.
+# UnicodeError (a ValueError). A socket that breaks during a write raises OSError, and TimeoutError is an OSError too.
 ERRORS: Final = (aiohttp.ClientError, OSError, ValueError)
 
 

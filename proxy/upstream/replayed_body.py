@@ -1,4 +1,4 @@
-"""An answer's whole body, where it is short enough; otherwise a stream of the same bytes."""
+"""Returns an answer's whole body, if it is short enough; otherwise a stream of the same bytes."""
 
 from __future__ import annotations
 

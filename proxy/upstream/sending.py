@@ -76,9 +76,9 @@ class FailedSend:
 
 @dataclass(slots=True)
 class Sends:
-    """What the sends of a call have come to, noted while they run: why it was sent again each time, why it was not sent
-    once more, the last answer's status or error, and the seconds that all of it took. `reached`: the tool may have
-    the call, until its answer says otherwise; `earlier`: it may have one that this one replaces."""
+    """The record of a call's sends, kept while they run: why it was sent again each time, why not once more, the last
+    answer's status or error, and their `seconds`. `reached`: the tool may have the call, until its answer says
+    otherwise; `earlier`: it may have one that this one replaces."""
 
     resends: tuple[Reason, ...] = ()
     denied: ResendDenied | None = None

@@ -203,7 +203,7 @@ async def _attempts(serving: Serving, question: PageRequest) -> Page:
 
 
 def is_waiting(key: str, episode: Episode, limits: Mapping[str, AttemptsPolicy]) -> bool:
-    """Returns whether an episode has escalated, so that its model was told to stop."""
+    """Returns whether an episode has escalated, so that its model had to stop."""
     if not contract.is_attempts(key):
         return refusals.is_blocked(key)
     limit = limits.get(contract.read_tool(key)) or AttemptsPolicy()
@@ -245,8 +245,8 @@ def _hashes(serving: Serving, name: str, rung: str) -> Iterator[str]:
 
 
 def list_limits(serving: Serving) -> dict[str, AttemptsPolicy]:
-    """Returns the retry contract of each tool by name, '' for unknown tools. Where routes differ, the one with the
-    fewest attempts counts."""
+    """Returns the retry contract of each tool by name, '' for unknown tools. If routes differ, the one with the fewest
+    attempts counts."""
     found: dict[str, AttemptsPolicy] = {}
     known = [(name, policy.attempts) for (_, name), policy in list_current_tools(serving).items()]
     unknown = [("", route.unknown.attempts) for route in serving.handler.snapshot.table.routes]

@@ -23,12 +23,12 @@ from proxy.plugins import find_plugins
 from proxy.telemetry.ring import KEPT_WRONG, KeptValues, RecentCalls
 
 # --- what the operator's port looks back at ---------------------------------------------------------------------------
-# What the operator's port looks back at: the last calls, the last changes of the proxy, and what the console counts.
+# The memory of the operator's port: the last calls, the last changes of the proxy, and the console's counts.
 #
 # `make_console_data` creates the `ConsoleData` from the config. With `console: off` only failed calls are kept, and
 # nothing is counted.
 
-# (route, tool, outcome) -> how many; a plugin's own counters have keys of their own
+# (route, tool, outcome) -> how many; a plugin's own counters have other keys
 Counts = Mapping[tuple[Any, ...], float]
 ChangeEvent = Literal["reload", "breaker", "drain"]
 
@@ -76,7 +76,7 @@ class ChangeLog:
 
 
 class PageCounts(Observer, Protocol):
-    """What a plugin counts for its pages, from the start of the process on."""
+    """A plugin's counts for its pages, from the start of the process on."""
 
     def begin(self) -> None:
         """Starts what is read at intervals. Must be called inside the event loop."""
@@ -99,7 +99,7 @@ class ConsoleData:
 
     @property
     def observer(self) -> Observer:
-        """What keeps finished requests, and counts them where the console is on."""
+        """Returns the observer that keeps finished requests, and counts them if the console is on."""
         return self.recent if self.counts is None else self
 
     def finished(self, record: CallRecord) -> None:
@@ -128,7 +128,7 @@ def make_console_data(
 # --- access to the operator's port ------------------------------------------------------------------------------------
 # A browser can use this port only from the console's own page. `Host` has to be an IP address, a loopback name or a
 # configured name, which stops DNS rebinding. `Origin` has to be absent or equal to the request's own origin.
-# `Sec-Fetch-Site`, where a browser sends it, has to be `same-origin` or `none`. The port sets no cookies: a cookie is
+# `Sec-Fetch-Site`, if a browser sends it, has to be `same-origin` or `none`. The port sets no cookies: a cookie is
 # shared by all ports of a host, so pages on other ports would share the session. The token is sent in `Authorization`,
 # which no browser adds by itself.
 #
@@ -160,7 +160,7 @@ class OperatorAccess:
         self._wrong: dict[str, deque[float]] = {}
 
     def knows_host(self, host: str) -> bool:
-        """Whether a Host header names an address, a loopback name or a configured name (RFC 9110 section 7.2)."""
+        """Returns whether a Host header names an address, a loopback or a configured name (RFC 9110 section 7.2)."""
         found = _HOST.fullmatch(host)
         name = found["name"].strip("[]").lower() if found is not None else ""
         if name in self._names:
@@ -172,7 +172,7 @@ class OperatorAccess:
         return True
 
     def find_role(self, fields: Fields) -> Role | None:
-        """Returns the role that the request's token gives, or None where the token is missing or wrong. Tokens are
+        """Returns the role that the request's token gives, or None if the token is missing or wrong. Tokens are
         compared in constant time."""
         if not self._needs_token:
             return "operator"
@@ -188,8 +188,8 @@ class OperatorAccess:
         return found
 
     def count_wrong_token(self, address: str) -> bool:
-        """Counts a wrong token from an address, and gives true; false where the address has to wait, because it has
-        sent too many within the last minute."""
+        """Counts a wrong token from an address, and returns True. Returns False if the address has to wait, because it
+        has sent too many within the last minute."""
         if address not in self._wrong and len(self._wrong) >= _MOST_ADDRESSES:
             del self._wrong[next(iter(self._wrong))]
         times = self._wrong.setdefault(address, deque(maxlen=WRONG_TOKENS))
@@ -200,8 +200,8 @@ class OperatorAccess:
 
 
 def is_foreign_page(fields: Fields, *, may_navigate: bool) -> bool:
-    """Whether a request comes from a page of another origin. With `may_navigate`, following a link from another origin
-    to this page is allowed."""
+    """Returns whether a request comes from a page of another origin. With `may_navigate`, following a link from another
+    origin to this page is allowed."""
     origin, host = fields.get("origin"), fields.get("host") or ""
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return True
@@ -241,7 +241,7 @@ class PageRequest:
 
     @property
     def wants_events(self) -> bool:
-        """Whether the sender accepts a stream of events."""
+        """Returns whether the sender accepts a stream of events."""
         return "text/event-stream" in self.accept
 
 
@@ -270,7 +270,7 @@ class Readers:
         self.ending = False
 
     def is_full(self) -> bool:
-        """Whether the highest number of streams is open."""
+        """Returns whether the highest number of streams is open."""
         return self.count >= READERS
 
 

@@ -1,11 +1,12 @@
-"""Who may call a route: by which name of this host, with which bearer token, from which page in a browser. Pure.
+"""Decides who may call a route: by which name of this host, with which bearer token, from which page in a browser.
+Pure.
 
 A refusal says nothing of what would have been right. Tokens are compared by their hashes, all of them and each in
 constant time, so that neither a token nor its place in the list can be measured.
 
 A page in a browser is known by its `Origin`, which a browser always sends with what could change something. Without
-`cors` only a page at the proxy's own loopback address may call: so one that a user of this machine happens to look at
-cannot reach a proxy on loopback, not even when it gives its own name this machine's address (DNS rebinding).
+`cors` only a page at the proxy's own loopback address may call. So a page that a user of this machine opens cannot
+reach a proxy on loopback, not even when it gives its own name this machine's address (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from proxy.plugins import find_plugins
 from proxy.routing import Route
 from proxy.server.http.request_head import RequestHead
 
-# RFC 6750 section 3: what is asked for, and what was wrong with what came. No `error` where no token came at all.
+# RFC 6750 section 3: the requested token, and the error in the one that came. No `error` if no token came at all.
 _ASK: Final = 'Bearer realm="toolcall-proxy"'
 _LOOPBACK: Final = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
 
-# What pages may send beyond what browsers always allow: a call's own headers, and between them those of protocols.
+# The headers that pages may send beyond those that browsers always allow: a call's own, and those of protocols between.
 _ALLOWED: Final = ("Content-Type", "Authorization", "Accept", "X-Conversation-Id", "X-Tool-Call-Id", "X-Request-ID")
 _RESUMING: Final = ("Last-Event-ID",)
 _NAME_END: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-# What pages may read of an answer: otherwise they could not see what was repaired, or which attempt this was.
+# The headers of an answer that pages may read, to see what was repaired, or which attempt this was.
 _EXPOSED: Final = (
     "X-Request-ID", "Tool-Request-ID", "Tool-Error", "Tool-Attempt", "Tool-Format", "Tool-Repairs", "Tool-Corrections",
     "Tool-Warnings", "Retry-After", "RateLimit", "RateLimit-Policy",
@@ -45,7 +46,7 @@ _CHALLENGE: Final = ("WWW-Authenticate",)
 
 
 def is_served_host(host: str, names: frozenset[str]) -> bool:
-    """Whether a `Host` is one of the names that clients may use; any where none is configured."""
+    """Returns whether a `Host` is one of the names that clients may use; any if none is configured."""
     if not names:
         return True
     name = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
@@ -59,8 +60,9 @@ def is_served_host(host: str, names: frozenset[str]) -> bool:
 
 
 def read_names(request: RequestHead) -> frozenset[str]:
-    """The names in the certificate that a client has shown (`listen.tls.client_ca`), with their kinds: `CN:` of the
-    subject, `DNS:`, `URI:` and `email:` of its alternative names; none without one, which TLS has verified already."""
+    """Returns the names in the certificate that a client has shown (`listen.tls.client_ca`), with their kinds. They are
+    `CN:` of the subject, and `DNS:`, `URI:` and `email:` of its alternative names. No names without a
+    certificate; TLS has verified it already."""
     transport = request.protocol.transport
     shown: dict[str, Any] = (transport.get_extra_info("peercert") if transport is not None else None) or {}
     subject = {f"CN:{value}" for part in shown.get("subject", ()) for key, value in part if key == "commonName"}
@@ -69,7 +71,7 @@ def read_names(request: RequestHead) -> frozenset[str]:
 
 
 def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate: Certificate) -> Admission:
-    """Whether a request may use a route. `access`: what the route asks of its callers beyond `auth`; None: nothing."""
+    """Returns whether a request may use a route. `access`: its requirements beyond `auth`; None: none. nothing."""
     cors = route.cors
     origins = [value for name, value in headers if name == "origin"]
     is_welcome = len(origins) == 1 and (_welcome(origins[0], cors) or _is_own(origins[0], headers))
@@ -109,7 +111,7 @@ def _welcome(origin: str, cors: Cors | None) -> bool:
 
 
 def _is_own(origin: str, headers: Fields) -> bool:
-    """Whether a page has the address to which its request goes. Only names that no DNS can give to another machine
+    """Returns whether a page has the address of its request. Only names that no DNS can give to another machine
     count."""
     host = (headers.get("host") or "").lower()
     return _LOOPBACK.fullmatch(host) is not None and origin.lower() in (f"http://{host}", f"https://{host}")
@@ -138,7 +140,7 @@ def read_preflight_method(headers: Fields) -> str:
 
 
 def answer_preflight(route: Route, origin: str, names: str = "") -> Headers | AccessDenied | None:
-    """The answer to a preflight that asks for the headers `names`; None where it is the upstream's to give."""
+    """Returns the answer to a preflight for the headers `names`; None if the upstream has to answer."""
     cors = route.cors
     if cors is not None and cors.upstream:
         return None

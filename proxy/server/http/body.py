@@ -1,13 +1,12 @@
 """Reading a request's body: every check that needs no byte of it comes first, then it is read within its bound.
 
 `100 Continue` is sent only when the route, the method, the content type, the coding and the announced size are all
-right (RFC 9110 section 10.1.1), so that a client with a large body hears of its mistake before it sends it.
+right (RFC 9110 section 10.1.1). So a client with a large body hears of its mistake before it sends it.
 
 The bodies under way share a memory: those being read, and those being judged or forwarded. Each holds its share from
 its first byte to the end of its request: what its bytes take, times what judging them takes beside. A body whose length
-is announced takes its share before it is read; one that comes in chunks, as it grows. If nothing is left, a body is
-read no further, and its client is told to try again (503). A body that is alone is always read: `limits.body` bounds
-it.
+is announced takes its share before it is read; one that comes in chunks, as it grows. A body without others is always
+read: `limits.body` bounds it. The only body is always read: `limits.body` bounds it.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _OTHER_JSON: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+/[!#$%&'*+\-.^_`|~0-9
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-# What reading a body raises where it broke off or is not framed as HTTP wants it.
+# The errors of a body that broke off or is not framed as HTTP wants it.
 BROKEN: Final = (RequestPayloadError, ConnectionError)
-# The longest time for a body in seconds, where the route's calls have no limit.
+# The longest time for a body in seconds, if the route's calls have no limit.
 _LONGEST_UPLOAD: Final = 300.0
 _LATE: Final = BadRequest(codes.BAD_REQUEST, "The body did not arrive in time.", 408)
 _FINELY_CHUNKED: Final = BadRequest(codes.BAD_REQUEST, "The body comes in too many small chunks. Send larger chunks.")
@@ -70,7 +69,7 @@ class MemoryBudget:
 
 
 class BodyMemory:
-    """What one body holds of the budget. `each`: bytes of memory for one byte of it."""
+    """The share of one body in the budget. `each`: bytes of memory for one byte of it."""
 
     __slots__ = ("_budget", "_each", "_held")
 
@@ -80,7 +79,7 @@ class BodyMemory:
         self._held = 0
 
     def reach(self, length: int) -> bool:
-        """Takes what a body of `length` bytes needs, less what it holds already; False where it is not left."""
+        """Takes the memory that a body of `length` bytes needs, less its present share; False if too little is left."""
         wanted = length if length <= SMALL else length * self._each
         more = wanted - self._held
         if more <= 0:
@@ -94,7 +93,7 @@ class BodyMemory:
         return True
 
     def release(self) -> None:
-        """Gives everything back."""
+        """Releases the share."""
         self._budget.held -= self._held
         self._held = 0
 
@@ -222,7 +221,7 @@ async def stream_body(request: web.BaseRequest, idle_timeout: float) -> AsyncIte
 
 
 def _unfit(fields: Fields, coding: str, limit: int, form: str, *, takes_text: bool) -> BadRequest | None:
-    """Returns what the head alone says against the body."""
+    """Returns the reason in the head to refuse the body."""
     media_type = fields.get("content-type") or ""
     if takes_text and _TEXT.fullmatch(media_type.strip().lower()):
         media_type = "application/json"

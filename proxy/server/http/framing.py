@@ -1,7 +1,7 @@
 """Responses as bytes: status line, fields, framing (RFC 9112 sections 4 and 6, RFC 9110 section 8.6).
 
-Whoever answers says status, fields and body; everything about the message itself is written here: its length or
-chunks, `Date`, `Server`, whether the connection continues, and no body where HTTP has none. Both classes are aiohttp's
+The caller gives status, fields and body. This file writes everything about the message itself: its length or chunks,
+`Date`, `Server`, whether the connection continues, and no body if HTTP has none. Both classes are aiohttp's
 `StreamResponse` with a head of our own, because aiohttp drops header bytes that are not UTF-8.
 
     Response         a whole response, written in one piece
@@ -38,7 +38,7 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 _NO_BODY: Final = frozenset({204, 304})
 # Fields of the message that are ours to write unless they are there.
 _OF_THE_MESSAGE: Final = frozenset({"connection", "content-length", "content-type", "date", "server"})
-# What no field may hold (RFC 9110 section 5.5): with a line end in it, it would be two, or another response.
+# The characters that no field may hold (RFC 9110 section 5.5): a line end would make two of it, or another response.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # Tools repeat their fields, so the rows of the latest ones are kept. Not those that are new each time, or secret.
 _ONE_OF_ITS_KIND: Final = frozenset({"x-request-id", "set-cookie"})
@@ -53,8 +53,8 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class _OwnHead(StreamResponse):
-    """What both responses tell aiohttp. `lasts`: the connection continues; `sent_to`: the request whose client has the
-    head."""
+    """The shared interface of both responses to aiohttp. `lasts`: the connection continues; `sent_to`: the request
+    whose client has the head."""
 
     lasts = False
     closes = False
@@ -69,7 +69,7 @@ class _OwnHead(StreamResponse):
 
     @property
     def keep_alive(self) -> bool:
-        """Returns whether the connection goes on."""
+        """Returns whether the connection stays open."""
         return self.lasts
 
     @property
@@ -139,8 +139,8 @@ class ResponseStream(_OwnHead):
         self.bodiless = False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Sends the head. Raises ConnectionError when the client has gone, ValueError where a field holds a control
-        character."""
+        """Sends the head. Raises ConnectionError when the client has gone, ValueError for a control character in a
+        field."""
         if self.sent_to is not None:
             return request.writer
         status, minor = self.status, find_minor_version(request)
@@ -191,8 +191,8 @@ class ResponseStream(_OwnHead):
 
 
 def write(request: web.BaseRequest, data: bytes) -> None:
-    """Sends bytes of a response as they are: `writer` would frame them. Raises ConnectionResetError when the client has
-    gone."""
+    """Sends bytes of a response as they are: `writer` would frame them. Raises ConnectionResetError without a
+    client."""
     transport = request.transport
     if transport is None or transport.is_closing():
         raise ConnectionResetError("the client has gone")
@@ -250,8 +250,8 @@ def write_response(
 
 
 class KnownHeads:
-    """The heads of the latest answers, for those that come again with other ids, lengths and dates: of whole answers
-    with a body and a type, in HTTP/1.1, on connections that go on."""
+    """The heads of the latest answers, for those that come again with other ids, lengths and dates. Kept are those of
+    whole answers with a body and a type, in HTTP/1.1, on connections that stay open."""
 
     def __init__(self) -> None:
         self._heads: dict[tuple[int, Headers], KnownHead] = {}

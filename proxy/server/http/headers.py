@@ -1,10 +1,10 @@
 """Selects the headers that cross the proxy, in both directions (RFC 9110 section 7.6). Pure.
 
 Hop-by-hop fields end here, those named by `Connection` included. Length and framing are always our own. `Via` names
-this process, so that a request that comes round again is recognised. What a client says about itself in
-`X-Forwarded-*`, `Forwarded`, `X-Real-IP` and their like, or about the path it asked for in `X-Original-*`, is believed
-only of trusted hops; of all others it is replaced by what this process saw, or dropped. `Forwarded` is only extended
-where a trusted hop sent it, and never begun here: `X-Forwarded-*` says the same.
+this process, so that a request that comes round again is recognised. Only trusted hops are believed about the client
+(`X-Forwarded-*`, `Forwarded`, `X-Real-IP` and their like) or the requested path (`X-Original-*`). From all others these
+are replaced by what this process saw, or dropped. `Forwarded` is only extended if a trusted hop sent it, and never
+begun here: `X-Forwarded-*` says the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from proxy.server.http.request_head import METHOD_OVERRIDES, RequestHead
 # RFC 9110 section 11.7: credentials between a client and this proxy.
 HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
 
-# What this proxy writes itself on the way to the upstream. `expect` was answered here, before the body was read.
+# The fields that this proxy writes itself on the way to the upstream. `expect` was answered here, before the body was
+# read.
 _OWN_REQUEST: Final = frozenset(
     {
         "host",
@@ -45,8 +46,8 @@ _OTHER_ADDRESSES: Final = frozenset(
      "x-azure-clientip", "x-appengine-user-ip", "x-remote-ip", "x-remote-addr", "x-originating-ip", "client-ip"}
 )  # fmt: skip
 
-# Some frameworks and gateways take the path of a request from these fields. Where calls are judged, they are dropped,
-# also those of trusted hops.
+# Some frameworks and gateways take the path of a request from these fields. If calls are judged, they are dropped, also
+# those of trusted hops.
 _PATH_OVERRIDES: Final = frozenset({"x-original-url", "x-rewrite-url"})
 ANOTHER_REQUEST: Final = frozenset({*METHOD_OVERRIDES, *_PATH_OVERRIDES})
 
@@ -54,11 +55,11 @@ _OWN_REPLY: Final = frozenset(
     {"content-length", "x-request-id", "tool-request-id", "tool-corrections", "tool-repairs", "tool-warnings"}
 )
 
-# What nearly every answer says in `Connection`; it names no field.
+# The usual values of `Connection` in answers; they name no field.
 _ABOUT_THE_CONNECTION: Final = frozenset({"keep-alive", "close"})
 
-# What is said of the client, and of the path and the method that a request had before a gateway changed it: dropped,
-# unless a trusted hop said it. Of `x-forwarded-`, three are written here.
+# Fields about the client, and about the path and the method that a request had before a gateway changed it: dropped,
+# unless a trusted hop sent them. Of `x-forwarded-`, three are written here.
 _CLIENT_FIELDS: Final = _ADDRESSES | _OTHER_ADDRESSES | {"x-rewrite-url"}
 CLIENT_PREFIXES: Final = ("x-forwarded-", "x-original-", "x-envoy-original-")
 _NEVER_FORWARDED: Final = HOP_BY_HOP | _OWN_REQUEST | _CLIENT_FIELDS
@@ -100,7 +101,7 @@ def make_reply_headers(headers: Headers) -> list[tuple[str, str]]:
 
 @value_class
 class Changes:
-    """What a route does to the headers of its requests: `set` replaces, `remove` drops. Names in lower case."""
+    """A route's changes to the headers of its requests: `set` replaces, `remove` drops. Names in lower case."""
 
     set: Headers = ()
     remove: frozenset[str] = frozenset()
@@ -199,7 +200,7 @@ class Caller:
         return self.hop.client(self.address, headers) if self.trusted else self.address
 
     def own_fields(self, headers: Fields, judged: bool = False) -> Headers:
-        """Returns the fields that this hop adds to a request; for an untrusted caller they depend on `Host` alone.
+        """Returns the fields that this hop adds to a request; for an untrusted caller they depend only on `Host`.
         `judged`: not even a trusted caller may name another path."""
         if judged and self.trusted:
             own = self.hop.own_fields(self.address, self.scheme, headers)
@@ -232,8 +233,8 @@ def _all(headers: Headers, name: str) -> list[str]:
 
 # --- the `Forwarded` field (RFC 7239): who asked whom before a request came here -------------------------------------
 def list_addresses(fields: Iterable[str]) -> list[str]:
-    """The addresses that `Forwarded` fields name, in their order; '' for an `unknown`, a name made up by a hop, and a
-    field that cannot be read to its end: a quote left open in it would hide what a hop has put behind."""
+    """Returns the addresses that `Forwarded` fields name, in their order. '' for an `unknown`, a name made up by a hop,
+    and a field that cannot be read to its end: an open quote would hide a later hop's text."""
     found: list[str] = []
     for field in fields:
         whole = _FIELD.fullmatch(field) is not None

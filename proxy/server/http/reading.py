@@ -1,4 +1,4 @@
-"""How a client's bytes become requests: aiohttp's parser, with the limits and the fairness that it lacks.
+"""Makes requests of a client's bytes: aiohttp's parser, with the limits and the fairness that it lacks.
 
     ReadingConnection    the part of a connection that reads: limits of heads and of chunked framing, how much of it one
                          turn of the loop parses, and when the socket is paused
@@ -73,7 +73,7 @@ def check_aiohttp(version: str = aiohttp.__version__) -> None:
 
 
 class ConnectionPhase(Enum):
-    """What a connection is doing."""
+    """The state of a connection."""
 
     IDLE = auto()  # it waits for a request; a part of its head may have arrived
     BUSY = auto()  # a request is being answered; others may queue behind it
@@ -88,8 +88,8 @@ _LAST: Final = ConnectionPhase.LAST
 _LINGERING: Final = ConnectionPhase.LINGERING
 
 
-# What a parser's `feed_data` returns: the requests that began in the bytes, each with its body; whether the last one
-# asks for a WebSocket; and the bytes behind it.
+# The result of a parser's `feed_data`: the requests that began in the bytes, each with its body; whether the last one
+# requests a WebSocket; and the bytes behind it.
 Parsed = tuple[Any, bool, bytes]
 NOTHING_PARSED: Parsed = ((), False, b"")
 

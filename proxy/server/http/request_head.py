@@ -55,8 +55,8 @@ RequestHead = BaseRequest | ParsedRequest
 
 @value_class
 class BadRequest:
-    """Why a request is refused before its body is parsed, in words for its sender. `status` overrides the status of
-    `code`."""
+    """The reason why a request is refused before its body is parsed, in words for its sender. `status` overrides the
+    status of `code`."""
 
     code: ErrorCode
     message: str
@@ -71,14 +71,14 @@ _name_of: Final = itemgetter(0)
 _known_names: dict[tuple[bytes, ...], FieldNames] = {}
 # An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-# Some frameworks and gateways take the method of a request from these fields in place of its first line. Where calls
-# are judged, such a request is refused.
+# Some frameworks and gateways take the method of a request from these fields in place of its first line. If calls are
+# judged, such a request is refused.
 METHOD_OVERRIDES: Final = ("x-http-method-override", "x-http-method", "x-method-override", "x-method")
 
 
 def read_fields(request: RequestHead) -> Fields:
-    """The headers of a request in their order, names in lower case. What is not UTF-8 is kept byte by byte
-    (surrogateescape): it is forwarded as it came."""
+    """The headers of a request in their order, names in lower case. Bytes that are not UTF-8 are kept
+    (surrogateescape): they are forwarded as they came."""
     sent = tuple(map(_name_of, request.raw_headers))
     if (names := _known_names.get(sent)) is None:
         is_shared = sum(map(len, sent)) <= _LONGEST_NAMES
@@ -151,8 +151,8 @@ _TARGET: Final = re.compile(r"[!\"$-~]+")
 _SUPPORTED: Final = (HttpVersion11, HttpVersion10)
 _NO_EXPECTATION: Final = BadRequest(EXPECTATION_FAILED, EXPECTATION_FAILED.meaning)
 
-# Clients send the same heads again and again. Those that broke no rule are remembered by all that the rules look at,
-# which for most requests is no more than the request line, the host and the names of the fields.
+# Clients send the same heads again and again. Those that broke no rule are remembered by all that the rules look at.
+# For most requests this is no more than the request line, the host and the names of the fields.
 _faultless: set[tuple[object, ...]] = set()
 _WITH_MORE_TO_SEE: Final = frozenset({"transfer-encoding", "upgrade", "expect"})
 _MOST_FAULTLESS: Final = 1024

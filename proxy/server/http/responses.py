@@ -2,7 +2,7 @@
 
 Every answer carries `X-Request-ID`, or `Tool-Request-ID` beside that of a model server. An answer of ours says in
 `Proxy-Status` (RFC 9209) what the upstream had to do with it. A stream is written as it comes, with the client's pace
-as back-pressure; if it breaks off, so does the client's connection, because a clean end would claim that the answer was
+as back-pressure. If it breaks off, so does the client's connection, because a clean end would claim that the answer was
 whole.
 """
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # RFC 6455 section 1.3.
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-# What has to go to the upstream for it to agree; everything else of the handshake is an ordinary header.
+# The fields that the upstream needs to agree; everything else of the handshake is an ordinary header.
 UPGRADE: Final[Headers] = (("upgrade", "websocket"),)
 
 
@@ -46,7 +46,7 @@ MAX_HELD: Final = 64 * 1024
 
 
 def asks_for_websocket(request: RequestHead, fields: Fields) -> bool:
-    """Whether a request is the client's handshake (RFC 6455 section 4.1)."""
+    """Returns whether a request is the client's handshake (RFC 6455 section 4.1)."""
     return (
         request.method == "GET"
         and request.version == HttpVersion11
@@ -57,7 +57,7 @@ def asks_for_websocket(request: RequestHead, fields: Fields) -> bool:
 
 
 def is_agreed(fields: Fields, reply: UpstreamReply) -> bool:
-    """Whether a 101 is the answer to this handshake: it proves that it read the key (RFC 6455 section 4.2.2)."""
+    """Returns whether a 101 answers this handshake: it proves that it read the key (RFC 6455 section 4.2.2)."""
     key = (fields.get("sec-websocket-key") or "").encode("utf-8", "surrogateescape")
     proof = b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
     proofs = [value.strip() for name, value in reply.headers if name.lower() == "sec-websocket-accept"]

@@ -57,8 +57,8 @@ class CallSampler(ServiceExtender, Protocol):
 
 
 class ExtensionServices:
-    """The services that plugins add, each made for the first config that has a section or policy key of its plugin; the
-    limiter of calls for the first that limits some, the sampler for the first sampled call."""
+    """The services that plugins add, each made for the first config that has a section or policy key of its plugin. The
+    limiter of calls is made for the first that limits some, the sampler for the first sampled call."""
 
     def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
         self._world = (base, log, metrics)

@@ -82,7 +82,7 @@ class SharedStore:
 
 # --- hooks ------------------------------------------------------------------------------------------------------------
 def make_hook_chain(loaded: Loaded, log: Log, clock: Clock) -> HookChain | None:
-    """The chain of a config's hooks, None where it has none. Raises ConfigError with every hook that cannot be made."""
+    """Returns the chain of a config's hooks, None if it has none. Raises ConfigError with every hook that fails."""
     if not loaded.config.hooks:
         return None
     from proxy.hooks.running import HookChain, HookLoadError, load_hook

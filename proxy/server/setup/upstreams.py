@@ -1,5 +1,5 @@
-"""The upstreams of a config: their connections, which a reload keeps where the settings are the same, and whether each
-is ready.
+"""The upstreams of a config: their connections, which a reload keeps if the settings are the same, and whether each is
+ready.
 
     Pools             makes, keeps and closes the upstreams of the served config
     make_settings     one upstream: its address, unix socket, TLS and limits
@@ -35,16 +35,16 @@ from proxy.upstream.http1 import Http1Upstream, make_client_context
 
 
 class UpstreamKind(Protocol):
-    """Makes the upstreams that have no URL: a plugin's processes, and those that stand for other upstreams."""
+    """Makes the upstreams that have no URL: a plugin's processes, and those that represent other upstreams."""
 
     def make(self, entry: UpstreamConfig, upstreams: Mapping[str, GuardedUpstream], *, is_known: bool) -> Upstream:
-        """One upstream; `upstreams` are those that it may stand for. `is_known`: the config before had its name."""
+        """One upstream; `upstreams` are those that it may represent. `is_known`: the config before had its name."""
 
     def list_servers_down(self, name: str) -> dict[str, str]:
-        """Of an upstream that stands for several servers, those out of reach: name -> why."""
+        """For an upstream of several servers, returns those out of reach: name -> why."""
 
     def take_leaving(self) -> set[asyncio.Task[object]]:
-        """The requests under way to servers that an upstream no longer stands for."""
+        """The requests under way to servers that an upstream has dropped."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Pools:
             _start(_close_after(upstream, last_calls), self._closing)
 
     async def close(self) -> None:
-        """Closes everything at once. A closing that has begun goes on to its end."""
+        """Closes everything at once. A closing that has begun continues to its end."""
         for task in self._last_calls:
             task.cancel()
         await asyncio.gather(*self._last_calls, *self._closing, return_exceptions=True)
@@ -119,7 +119,7 @@ class Pools:
 
 
 def _parts(entry: UpstreamConfig) -> tuple[str, ...]:
-    """The upstreams that an upstream consists of; none if it has connections of its own."""
+    """The upstreams that an upstream consists of; none if it has direct connections."""
     return entry.added.parts if entry.added is not None else ()
 
 

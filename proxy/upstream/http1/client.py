@@ -118,8 +118,8 @@ class Http1Upstream:
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> UpstreamReply | UpstreamFault:
         """Sends what is not a call, streaming both ways; `request.body` is used if `body` is None.
 
-        An `upgrade` among the request's headers asks for that protocol; where the upstream agrees, the answer is 101
-        with a `Tunnel` as its body. What `body` raises before the answer begins is raised here.
+        An `upgrade` among the request's headers requests that protocol; if the upstream agrees, the answer is 101 with
+        a `Tunnel` as its body. What `body` raises before the answer begins is raised here.
         """
         try:
             upgrade = next((value for name, value in request.headers if name == "upgrade"), "")

@@ -45,7 +45,7 @@ _PIECE: Final = 8 * 1024
 
 
 class ConnectionState(Enum):
-    """What a connection is doing."""
+    """The state of a connection."""
 
     NEW = auto()  # has carried no exchange yet
     ACTIVE = auto()  # an exchange is under way
@@ -96,8 +96,8 @@ class UpstreamConnection(asyncio.Protocol):
     ) -> bool:
         """Writes a request; False if the connection turned out to be dead and nothing was written.
 
-        A body of up to `keep` bytes is collected; a longer or endless one streams, and with -1 every one does. `due`
-        is the time, on the loop's clock, by which the answer (or its head, where it streams) has to be there.
+        A body of up to `keep` bytes is collected; a longer or endless one streams, and with -1 every one does. `due` is
+        the time, on the loop's clock, by which the answer (or only its head, if it streams) has to be there.
         """
         transport = self._transport
         # A reused socket is polled for an end or unexpected bytes that the loop has not read yet.
@@ -144,7 +144,7 @@ class UpstreamConnection(asyncio.Protocol):
         return not reader.size and not reader.complete and self.fault is None
 
     def write(self, data: bytes) -> None:
-        """Sends more of a request's body, or of a tunnel. Raises ExchangeError where the connection is gone."""
+        """Sends more of a request's body, or of a tunnel. Raises ExchangeError if the connection is gone."""
         if self.fault is not None or self._transport is None or self._transport.is_closing():
             raise ExchangeError(self.fault or lost_fault(None, self.reader.begun, first=False))
         self._transport.write(data)
@@ -270,8 +270,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._reading = False
 
     def _read_on(self) -> None:
-        """Goes on reading, unless enough waits for the caller: in the next turn of the loop what has arrived already,
-        else the socket."""
+        """Continues reading, unless enough waits for the caller: first the bytes that have arrived already, in the next
+        turn of the loop, then the socket."""
         if self._reader is not None and self.keep < 0 and self._reader.size > _HIGH_WATER:
             return
         if self._rest:

@@ -1,4 +1,4 @@
-"""Reads where an upstream is, and connects to it by TCP or unix socket, with or without TLS.
+"""Reads the address of an upstream, and connects to it by TCP or unix socket, with or without TLS.
 
 Every failure to connect says `executed: no`.
 """

@@ -1,15 +1,15 @@
 """The messages of HTTP/1.1 as bytes: `write_head` writes a request, `AnswerReader` reads one answer. Knows no socket
 and no clock.
 
-The framing of a request is written here alone, whatever its headers say: Host, the length or coding of the body, and
+Only this file writes the framing of a request, whatever its headers say: Host, the length or coding of the body, and
 Connection for an upgrade (RFC 9112). Text that would end a line early is refused, not cleaned: a checked request cannot
 hold it, so it is an attack.
 
-llhttp (through `httptools`) reads the head of an answer and the chunks, and is strict about both: Content-Length
+llhttp (through `httptools`) reads the head of an answer and the chunks, and is strict about both. Content-Length
 together with Transfer-Encoding, a second length, obs-fold, a bare CR or LF and odd chunk sizes are errors. This file
-refuses what llhttp lets pass: other protocols and versions, line breaks before the answer, a NUL in the reason,
-transfer codings other than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 section 6.1), and statuses outside
-100..599 (RFC 9110 section 15).
+refuses what llhttp lets pass: other protocols and versions, line breaks before the answer, a NUL in the reason. So it
+does for transfer codings other than one `chunked`, a chunked HTTP/1.0 answer (RFC 9112 section 6.1), and statuses
+outside 100..599 (RFC 9110 section 15).
 
 llhttp receives the head up to its empty line and not a byte more; the bytes of the body are counted here. So bytes
 after the end of an answer are always noticed, also if llhttp would start a new message or skip a line break. A
@@ -128,10 +128,10 @@ MAX_FRAMING: Final = 64 * 1024  # of an answer that is read whole, and a quarter
 
 @value_class
 class AnswerLimits:
-    """How much an upstream may send before the body of its answer.
+    """The most that an upstream may send before the body of its answer.
 
-    `head` limits the bytes of status line and headers together, and those of the trailers; `fields` the number of
-    header fields; `interim` the number of 1xx answers before the final one.
+    `head` limits the bytes of status line and headers together, and those of the trailers. `fields` limits the number
+    of header fields, `interim` the number of 1xx answers before the final one.
     """
 
     head: int = 32 * 1024
@@ -140,7 +140,7 @@ class AnswerLimits:
 
 
 class ReadHead(NamedTuple):
-    """What was read of the head of a final answer whose length it says."""
+    """The parsed head of a final answer with a known length."""
 
     status: int
     headers: Headers
@@ -151,7 +151,7 @@ class ReadHead(NamedTuple):
 
 
 class ReadHeads(dict[bytes, ReadHead]):
-    """What was read of the latest heads, by their bytes. All readers that share it have the same limits."""
+    """The latest parsed heads, by their bytes. All readers that share it have the same limits."""
 
     def keep(self, head: bytes, read: ReadHead) -> None:
         """Keeps what was read of a head, unless it is long or belongs to one client."""
