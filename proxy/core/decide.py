@@ -1,7 +1,7 @@
 """The one decision: may this call go to its tool? No other file makes a `CheckedCall`.
 
-The steps (house.md): a container with parameters is refused; unreadable JSON is refused; arguments that the schema
-accepts are forwarded as the very bytes that came; refused arguments are repaired, judged again, and then forwarded
+The steps: a container with parameters is refused; unreadable JSON is refused. Arguments that the schema
+accepts are forwarded as the very bytes that came. Refused arguments are repaired, judged again, and then forwarded
 rewritten or refused. `validation: off` and `mode: report` are the operator's word that a tool takes anything; the call
 is then marked as unchecked.
 """
@@ -238,7 +238,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
 
 
 def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
-    """Returns whether the schema alone decides what becomes of a value, and accepts it."""
+    """Returns whether only the schema decides about a value, and accepts it."""
     return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
 
 

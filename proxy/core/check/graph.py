@@ -1,4 +1,4 @@
-"""What the writer has to know about a schema before its code is written.
+"""Facts about a schema that the writer needs before it writes code.
 
 Validation walks a graph: a node leads to others for the same value (`$ref`, `allOf`, `anyOf` ...) or for a part of it
 (`properties`, `items` ...). From that graph this file decides
@@ -101,7 +101,7 @@ class Graph:
         return frozenset(target for node in nodes for target in node.references)
 
     def recursive(self, node: Node) -> bool:
-        """Whether a reference leads back to this node, so that it must be a function."""
+        """Returns whether a reference leads back to this node, so that it must be a function."""
         return node in self._cycles and node in self._targets
 
     @cached_property
@@ -109,11 +109,11 @@ class Graph:
         return Counter(edge[2] for node in self._schemas.nodes() for edge in list_edges(node))
 
     def once(self, node: Node) -> bool:
-        """Whether only one place leads to this node."""
+        """Returns whether only one place leads to this node."""
         return self._led_to[node] == 1 and node is not self._schemas.root
 
     def small(self, node: Node) -> bool:
-        """Whether the node may be written out wherever it is needed."""
+        """Returns whether the node may be written out wherever it is needed."""
         return self.size(node) <= SMALL
 
     def size(self, node: Node) -> int:
@@ -153,11 +153,11 @@ class Graph:
 
     @cached_property
     def any_remembers(self) -> bool:
-        """Whether any function of this schema remembers its verdicts."""
+        """Returns whether any function of this schema remembers its verdicts."""
         return bool(self._forking) or self._unfolds
 
     def remembers(self, node: Node) -> bool:
-        """Whether the function of this node keeps its verdict for each value it has seen."""
+        """Returns whether the function of this node keeps its verdict for each value it has seen."""
         if node not in self._targets:
             return False
         return self._cycles.get(node) in self._forking or (self._unfolds and not self.small(node))
@@ -199,8 +199,8 @@ def _components(nodes: list[Node], successors: Callable[[Node], list[Node]]) -> 
 
 @value_class
 class Pin:
-    """What a branch requires of the discriminating key: its name and texts, and the keyword and node that require
-    them."""
+    """A branch's requirement on the discriminating key: its name and texts, and the keyword and node that require
+    it."""
 
     branch: Node
     key: str
@@ -234,7 +234,7 @@ def list_types(node: Node) -> frozenset[str]:
 
 
 def find_discriminator(branches: tuple[Node, ...]) -> tuple[Pin, ...]:
-    """What each of these branches requires of the one key that distinguishes them all; () without such a key."""
+    """Returns each branch's requirement on the one key that distinguishes them all; () without such a key."""
     if len(branches) < 2 or any(list_types(branch) != {"object"} for branch in branches):
         return ()
     for key in follow_reference(branches[0]).required:
@@ -258,7 +258,7 @@ def _find_pin(branch: Node, key: str) -> Pin | None:
 
 
 def are_exclusive(branches: tuple[Node, ...]) -> bool:
-    """Whether no value can satisfy two of the branches."""
+    """Returns whether no value can satisfy two of the branches."""
     objects = tuple(branch for branch in branches if list_types(branch) == {"object"})
     distinct = objects if find_discriminator(objects) else ()
     return all(

@@ -48,7 +48,7 @@ def list_faults(schema: JsonValue, draft: Draft) -> list[SchemaError]:
 
 
 def _find_position(schema: Any, path: Iterable[str | int]) -> list[int]:
-    """Returns where a place stands among the members of each object and array on the way to it."""
+    """Returns the position of a place among the members of each object and array on the way to it."""
     position = []
     for step in path:
         position.append(step if isinstance(step, int) else list(schema).index(step))

@@ -1,7 +1,7 @@
 """Compares JSON numbers, and JSON values by their numbers: exactly, in time bounded by the length of the text.
 
 A float decides only where it cannot be wrong. Reading a decimal text as a double is monotonic, so two numbers with
-different doubles compare as the doubles do; and a double with a fraction never came from an integer. Everything else is
+different doubles compare as the doubles do. A double with a fraction never came from an integer. Everything else is
 decided on the digits. No exponent is expanded beyond those in the schema itself (`1e-999999999` is cheap).
 
 Two values are equal exactly when their hashable keys are (`make_equality_key`): numbers by value (1 equals 1.0 equals
@@ -40,7 +40,8 @@ def read_digits(value: JsonValue) -> Digits:
 
 
 def is_spelled_as_integer(value: JsonValue) -> bool:
-    """Whether draft 4 counts a number that is no int as an integer: without fraction and exponent, as only `-0` is."""
+    """Returns whether draft 4 counts a number that is no int as an integer: without fraction and exponent, as only
+    `-0`."""
     return isinstance(value, LosslessFloat) and not set(bytes(value)) & set(b".eE")
 
 
@@ -52,7 +53,7 @@ def _double(value: JsonValue) -> float:
 
 
 class Bound:
-    """A limit of `minimum` and its relatives, exact; `floor` and `ceiling` for ints, where it is of moderate size."""
+    """A limit of `minimum` and its relatives, exact; `floor` and `ceiling` for ints, if it is of moderate size."""
 
     __slots__ = ("ceiling", "exact", "floor", "near")
 
@@ -81,13 +82,13 @@ class Step:
         digits = read_digits(value)
         self.coefficient = int(digits.digits or "0")
         self.exponent = digits.exponent
-        # The step as an int, where it has a moderate size; for ints, `value % whole` then decides.
+        # The step as an int, if it has a moderate size; for ints, `value % whole` then decides.
         self.whole = self.coefficient * 10**self.exponent if 0 <= self.exponent < 400 else None
 
     def divides(self, value: JsonValue) -> bool:
-        """Whether `value` is a multiple of the step. With value = c * 10^x (c without trailing zero) and step = d *
-        10^y: for x < y a multiple would need 10 | c, which only zero has; else c * 10^(x-y) must be 0 modulo d, and
-        pow() never builds 10^(x-y)."""
+        """Whether `value` is a multiple of the step. Let value = c * 10^x (c without trailing zero) and step = d *
+        10^y. For x < y a multiple would need 10 | c, which only zero has. Otherwise c * 10^(x-y) must be 0 modulo d,
+        and pow() never builds 10^(x-y)."""
         _, digits, exponent = read_digits(value)
         shift, step, remainder = exponent - self.exponent, self.coefficient, 0
         if digits and shift < 0:
@@ -105,7 +106,7 @@ PLAIN_INT = 2**60
 
 
 def make_equality_key(value: JsonValue) -> Hashable:
-    """A hashable stand-in for a JSON value. Strings, ints below `PLAIN_INT` and None stand for themselves."""
+    """Returns a hashable key for a JSON value. Strings, ints below `PLAIN_INT` and None are their own keys."""
     kind = type(value)
     if kind is int:
         return value if -PLAIN_INT < value < PLAIN_INT else ("int", hex(value))
@@ -126,5 +127,5 @@ def make_equality_key(value: JsonValue) -> Hashable:
 
 
 def are_unique(values: list[JsonValue]) -> bool:
-    """Whether no two items of a list are equal."""
+    """Returns whether no two items of a list are equal."""
     return len(set(map(make_equality_key, values))) == len(values)

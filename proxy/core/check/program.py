@@ -2,10 +2,10 @@
 
 Each node may have four functions: `a` judges a value (`a(v, m) -> bool`), `r` reports broken keywords
 (`r(v, p, out, m)`), `k` and `i` collect the keys and indexes that `unevaluated*` must ignore. `A` and `R` are the
-entries, which take a value alone. `m` remembers verdicts (`State`), `p` is the path to the value.
-Writing a function asks for the functions it calls, so one link writes everything that a node needs, once. Little is
-compiled at a time: CPython lets no other thread run while it compiles a text, and a large schema is written while calls
-are served. Behind `Program` are the few functions that generated code calls; `SPACE` gives their global names.
+entries, which take only a value. `m` remembers verdicts (`State`), `p` is the path to the value. Writing a function
+asks for the functions it calls, so one link writes everything that a node needs, once. Little is compiled at a time:
+CPython lets no other thread run while it compiles a text, and a large schema is written while calls are served. Behind
+`Program` are the few functions that generated code calls; `SPACE` gives their global names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proxy.core.schema.nodes import Node
 # Writes one function: (program, kind, node) -> its source. The caller provides it, so the linker knows no keyword.
 FunctionWriter = Callable[["Program", str, Node], str]
 
-# Characters of code that are compiled together: a function alone costs more, and much more keeps other threads waiting.
+# Characters of code compiled together: a single function costs more, and much more keeps other threads waiting.
 _TOGETHER: Final = 8_000
 
 # Keywords that judge nothing.
@@ -81,8 +81,9 @@ class Program:
         return f"{kind}{number}"
 
     def _find_alike(self, node: Node) -> Node:
-        """The first node that judges as this one does, and refers to nothing: large schemas repeat `{type: integer}`
-        thousands of times, and a function costs as much to write as a hundred verdicts. (Reports name their node.)"""
+        """Returns the first node that judges as this one does, and refers to nothing. Large schemas repeat
+        `{type: integer}` thousands of times, and a function costs as much to write as a hundred verdicts. (Reports name
+        their node.)"""
         if not isinstance(node.raw, dict) or self.graph.size(node) > _COMPARED:
             return node
         encoded = dumps({keyword: value for keyword, value in node.keywords.items() if keyword not in _SAYING})
@@ -98,8 +99,7 @@ class Program:
         return name
 
     def table(self, kind: str, nodes: Mapping[str, Node]) -> str:
-        """The global name of a dict from keys to the functions of their nodes. A report is written when it is first
-        asked for."""
+        """The global name of a dict from keys to the functions of their nodes. A report is written on its first use."""
         if kind == "r":
             return self.constant("table", _Reports(self, nodes), (kind, *nodes.items()))
         name = self.constant("table", {}, (kind, *nodes.items()))
@@ -120,7 +120,7 @@ class Program:
         return None if search is None else self.constant("either", search, ("either", *wanted))
 
     def format(self, name: str, node: Node) -> str | None:
-        """The name of a function that checks a format, or None where it is an annotation."""
+        """Returns the name of a function that checks a format, or None if it is an annotation."""
         mode = self.formats.mode(name, node.get(KEYWORD))
         check = self.formats.check(name, node.draft, mode)
         return None if check is None else self.constant("format", check, (name, node.draft, mode))
@@ -172,11 +172,11 @@ MAX_UNION_DEPTH: Final = 4
 
 
 class BrokenKeyword(NamedTuple):
-    """One keyword that a value breaks. `node` is the schema that holds it, `path` the place in the value, `detail` what
-    its message needs: the missing property, the unexpected keys or indexes, the key that `propertyNames` refuses.
-    `branches` holds, for a union, the broken keywords of each branch: none for a satisfied branch; it is empty for a
-    union that lies too deep to be reported. (A named tuple: a refused body makes many, and a dataclass takes four times
-    as long to build.)"""
+    """One keyword that a value breaks. `node` is the schema that holds it, `path` the place in the value. `detail` is
+    the data for its message: the missing property, the unexpected keys or indexes, the key that `propertyNames`
+    refuses. `branches` holds, for a union, the broken keywords of each branch: none for a satisfied branch; it is empty
+    for a union that lies too deep to be reported. (A named tuple: a refused body makes many, and a dataclass takes four
+    times as long to build.)"""
 
     keyword: str
     path: Pointer
@@ -227,8 +227,8 @@ def branches(
 def choose_branch(
     value: JsonValue, path: Pointer, state: State, judge: Judge, report: Reporter, number: int, pins: tuple[Pin, ...]
 ) -> tuple[tuple[BrokenKeyword, ...], ...] | None:
-    """The branches of a union whose discriminator names branch `number` (None if that accepts the value): the others
-    are broken at the discriminator alone."""
+    """Returns the branches of a union whose discriminator names branch `number` (None if that accepts the value). The
+    others are broken only at the discriminator."""
     reported = branches(value, path, state, (report,))
     if not reported:  # too deep
         return None if judge(value, state) else ()
@@ -251,8 +251,8 @@ def deeper(function: Callable[[JsonValue], Any], value: JsonValue, refused: Any)
 
 
 def refusal(error: SearchGivenUp, value: JsonValue, node: Node) -> BrokenKeyword:
-    """The broken keyword for a pattern that ran into its limit within a union or under `not`: where the value holds
-    this very string object, as an item or as a key."""
+    """Returns the broken keyword for a pattern that ran into its limit within a union or under `not`. Its place is the
+    one that holds this very string object, as an item or as a key."""
     holder = next((inner for inner in node.schemas.nodes() if inner.get("pattern") == error.pattern), node)
     stack: list[tuple[JsonValue, Pointer]] = [(value, ())]
     while stack:

@@ -19,7 +19,7 @@ from proxy.core.schema.nodes import Node
 # Up to this many optional keys are counted one by one; more are compared as a set.
 _COUNTED: Final = 8
 # An object with more properties is judged by going over its own keys, with a function for each from a table. The cost
-# then depends on the value alone, and no function grows so long that compiling it blocks other threads.
+# then depends only on the value, and no function grows so long that compiling it blocks other threads.
 WIDE: Final = 100
 
 

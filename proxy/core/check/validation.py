@@ -1,7 +1,7 @@
 """The entrance to the validation engine: `compile_check(schema) -> Check`. No other room names an engine.
 
 The judge is generated Python code. It passes every required case of the JSON-Schema-Test-Suite for drafts 4, 6, 7,
-2019-09 and 2020-12, takes parsed values as they are (exact numbers), and does bounded work on any value. Compilation
+2019-09 and 2020-12. It takes parsed values as they are (exact numbers), and does bounded work on any value. Compilation
 finds every mistake of the schema, but writes no code: each function is written on first use, or by `Check.prepare`.
 """
 
@@ -117,8 +117,8 @@ def compile_check(
     """Compiles a schema document. `documents` maps absolute URIs to further documents a `$ref` may lead to, `base` is
     this document's own URI; `formats` says whether and how strictly `format` is asserted. `is_trusted` False: a
     stranger wrote the schema, so its patterns together are bounded. Raises SchemaError, with the place in the schema,
-    for one that fails its meta-schema, names an unsupported draft, refers to what is not there, never ends, or is
-    beyond a bound."""
+    for one that fails its meta-schema, names an unsupported draft, has a dangling reference, never ends, or is beyond a
+    bound."""
     schemas = Schemas(schema, documents, base)
     # A schema with its own meta-schema is checked against its draft's.
     checked = {key: value for key, value in schema.items() if key != "$schema"} if schemas.own_dialect else schema

@@ -2,9 +2,9 @@
 
 Both come from the same text, so they cannot disagree: a keyword becomes a condition and a failure, and only the failure
 differs: `return False`, or one more `BrokenKeyword`. Nodes for parts of a value are written in place, with the path as
-an expression that is only evaluated on a failure. A node becomes a call where a reference leads back to it, where its
-verdict is remembered, or where the text would nest too deep. A judge tests cheap keywords first; a report keeps the
-order of the schema.
+an expression that is only evaluated on a failure. A node becomes a call if a reference leads back to it, if its verdict
+is remembered, or if the text would nest too deep. A judge tests cheap keywords first; a report keeps the order of the
+schema.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _format(program: Program, node: Node, name: JsonValue, v: str, _t: str) -> s
     return "" if check is None else f"{check}({v})"
 
 
-# Keyword -> the type it applies to ("" for every type), and what writes the condition: true where the keyword is
+# Keyword -> the type it applies to ("" for every type), and the writer of the condition: true if the keyword is
 # satisfied, for a value of that type.
 CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
     "type": ("", _type),
@@ -184,8 +184,8 @@ Shape = Callable[["Writer", Node, Spot], None]
 
 
 class ShapeRow(NamedTuple):
-    """How a keyword that leads to further nodes is written: the type it applies to ('' for any), its rank in a judge
-    (expensive ones last; a report has the schema's order, and `LAST` at its end), and the two functions."""
+    """The writers of a keyword that leads to further nodes. `group` is the type it applies to ('' for any), `rank` its
+    order in a judge (expensive ones last; a report has the schema's order, and `LAST` at its end)."""
 
     group: str
     rank: int

@@ -1,23 +1,23 @@
-"""The retry contract: what a wrong call costs, what the model reads, when it has to stop (docs/contract.md).
+"""The retry contract: the cost of a wrong call, the text for the model, and the end of its attempts (docs/contract.md).
 
 Attempts belong to a conversation and a tool. Only failures the model can mend by calling differently raise the attempt
-(`raises_attempt`); service, auth, rate and cap failures neither raise nor reset it. What counts as one attempt:
+(`raises_attempt`); service, auth, rate and cap failures neither raise nor reset it. One attempt is counted as follows:
 
-- A failed call is an attempt, also when it repeats an earlier one byte for byte.
-- A call with the tool_call_id and the bytes of one before it is a client's resend: the same attempt, answered again.
-  An id of JSON-RPC means so within its session alone: clients that open a session for each call use it every time.
-- Calls that arrived before the first of them was answered (parallel calls of one turn) are one attempt.
-- A delivered call ends the attempts of its tool. How often each of the refused arguments failed is remembered on, so
-  that the same bytes escalate at their third failure whatever good calls came in between.
+  - A failed call is an attempt, also when it repeats an earlier one byte for byte.
+  - A call with the tool_call_id and the bytes of one before it is a client's resend: the same attempt, answered again.
+    An id of JSON-RPC means so only within its session: clients that open a session for each call use it every time.
+  - Calls that arrived before the first of them was answered (parallel calls of one turn) are one attempt.
+  - A delivered call ends the attempts of its tool. How often each of the refused arguments failed is remembered on, so
+    that the same bytes escalate at their third failure whatever good calls came in between.
 
-Where a conversation is known by its address alone, several users may share it. `attempts.address` then says what is
-counted: the failures of the very same arguments (`hash_call`), all as with an id (`count`), or none (`off`).
+If a conversation is known only by its address, several users may share it. `attempts.address` then says which failures
+count: those of the very same arguments (`hash_call`), all as with an id (`count`), or none (`off`).
 
-The functions stand in the order in which a call uses them (`call/run.py`); the store only remembers. The answer to the
+The functions follow the order in which a call uses them (`call/run.py`); the store only remembers. The answer to the
 last attempt *is* the escalation, in words and machine parts alike: it still lists its own errors.
 
-What is remembered of a failed call is one bounded line for each error, made of codes, paths, expectations and JSON
-types, never of a value (Acode FR-037, FR-042); of an error of the tool itself also the tool's own words.
+The memory of a failed call is one bounded line for each error, made of codes, paths, expectations and JSON types, never
+of a value (Acode FR-037, FR-042). An error of the tool itself also keeps the tool's own words.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ def read_tool(key: str) -> str:
 
 
 def is_attempts(key: str) -> bool:
-    """Whether an episode is one of attempts, and not of a tool's own errors."""
+    """Returns whether an episode is one of attempts, and not of a tool's own errors."""
     return "\n" not in key or "\ndigest\n" in key
 
 
 def hash_call(call: ToolCall, policy: ToolPolicy | UnknownTool) -> str:
-    """The digest of a call's arguments as sent, under one policy: after a reload the same bytes are judged anew. For an
-    unknown tool its name counts as well, because all of them share one key."""
+    """Returns the digest of a call's arguments as sent, under one policy: after a reload the same bytes are judged
+    again. For an unknown tool its name counts as well, because all of them share one key."""
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     if isinstance(policy, ToolPolicy) and (policy.channels or policy.operation) is not None:
         # the same body at another path is another call
@@ -117,27 +117,27 @@ def hash_call(call: ToolCall, policy: ToolPolicy | UnknownTool) -> str:
 
 
 def find_ttl(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> float:
-    """How many seconds an episode is remembered after its last failure."""
+    """Returns how many seconds an episode is remembered after its last failure."""
     attempts = policy.attempts
     return attempts.address_ttl if conversation.rung is _ADDRESS else attempts.ttl
 
 
 def is_counted(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether failures are counted in this conversation."""
+    """Returns whether failures are counted in this conversation."""
     return conversation.rung is not _ADDRESS or policy.attempts.address is not _OFF
 
 
 def may_be_parallel(conversation: Conversation, policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether a turn may have made several calls that count as one: the first failure then waits for the others."""
+    """Returns whether a turn may have made several calls that count as one: the first failure then waits."""
     return conversation.rung is not _ADDRESS or policy.attempts.address is ByAddress.COUNT
 
 
 # --- before the work ------------------------------------------------------------------------------------------------
 def asks_first(policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether a call has to wait for the store before it is judged, also where this process knows of no failure.
+    """Returns whether a call has to wait for the store before it is judged, even if this process knows of no failure.
 
     Only `block: hard` refuses a valid call. In all other cases a call is judged at once if this process knows of no
-    failure before it: an invalid one is refused again, and the store counts the repetition.
+    failure before it. An invalid one is refused again, and the store counts the repetition.
     """
     return policy.attempts.block is _HARD
 
@@ -145,7 +145,8 @@ def asks_first(policy: ToolPolicy | UnknownTool) -> bool:
 def look_up_attempt(
     call: ToolCall, episode: Episode | None, sent: str, policy: ToolPolicy | UnknownTool
 ) -> ToolResult | None:
-    """The answer that needs no work, or None where the call has to be judged. `sent` is the digest of the arguments.
+    """Returns the answer that needs no work, or None if the call has to be judged. `sent` is the digest of the
+    arguments.
 
     After the last attempt: under `block: hard` every further call; else the very bytes that were refused before.
     """
@@ -175,12 +176,12 @@ def look_up_attempt(
 
 # --- after a failure ------------------------------------------------------------------------------------------------
 def raises_attempt(failure: Failure) -> bool:
-    """Whether a failure counts against the model: by its code, or because its tool says which arguments are wrong."""
+    """Returns whether a failure counts against the model: by its code, or because its tool names wrong arguments."""
     return failure.code.name in RAISES_ATTEMPT or bool(failure.violations)
 
 
 def make_failed_attempt(failure: Failure, sent: str, resend_id: str = "", seen: int | None = None) -> FailedAttempt:
-    """What is kept of a failed call: hashes, and a few bounded lines made of codes, paths and types, no value.
+    """Returns the record of a failed call: hashes, and a few bounded lines made of codes, paths and types, no value.
 
     `sent` is its arguments' digest, `resend_id` as of `find_resend_id`, `seen` how many attempts it arrived after.
     """
@@ -190,7 +191,7 @@ def make_failed_attempt(failure: Failure, sent: str, resend_id: str = "", seen: 
 
 
 def find_resend_id(call: ToolCall) -> str:
-    """What a client's resend of a call has in common with it, and no other call of its conversation; '' for nothing."""
+    """Returns the mark that a client's resend of a call shares only with that call in its conversation; '' for none."""
     return call.call_id if call.resend_id is None else call.resend_id
 
 
@@ -217,7 +218,7 @@ def add(episode: Episode | None, attempt: FailedAttempt) -> FailureRecorded:
 
 
 def clear_episode(episode: Episode) -> Episode:
-    """What stays of an episode when a call was delivered: how often which arguments failed."""
+    """Returns the rest of an episode after a delivered call: how often which arguments failed."""
     return Episode(0, (), episode.digests)
 
 
@@ -236,7 +237,7 @@ def grant_attempt(
         details = {**failure.details, "failed_with": failure.code.name}
         failure = replace(failure, code=codes.ATTEMPTS_EXHAUSTED, status=None, retryable=None, details=details)
     elif failure.code is codes.UNKNOWN_TOOL:
-        # All unknown names of a conversation are counted together; told is how often this name was called.
+        # All unknown names of a conversation are counted together; the answer says how often this name was called.
         line = write_unknown_line(failure)
         number = max(1, len({kept.number for kept in recorded.episode.attempts if line in kept.lines}))
     return ToolResult(
@@ -252,7 +253,7 @@ def grant_attempt(
 
 
 def uses_up_attempts(recorded: FailureRecorded, policy: ToolPolicy | UnknownTool) -> bool:
-    """Whether a failure is the escalation of its conversation itself: no resend, no other of its turn, no later one."""
+    """Returns whether a failure escalates its conversation: no resend, no other of its turn, no later one."""
     episode, limit = recorded.episode, policy.attempts.max_attempts
     if recorded.resent:
         return False
@@ -289,7 +290,7 @@ def write_history(episode: Episode, what: str = "Attempt", *, words: bool = Fals
 
 
 def write_history_lines(failure: Failure) -> tuple[str, ...]:
-    """What a failed call got wrong, in at most `LONGEST_HISTORY` bytes of memory; others are counted."""
+    """Returns the errors of a failed call, in at most `LONGEST_HISTORY` bytes of memory; others are counted."""
     if failure.code is codes.UNKNOWN_TOOL:
         return (write_unknown_line(failure),)
     if not failure.violations:
@@ -317,7 +318,7 @@ def write_tool_error(failure: Failure) -> tuple[str, ...]:
 
 
 def read_words(episode: Episode) -> str:
-    """What the tool itself said to the last call of an episode of its errors; '' where it said nothing."""
+    """Returns the tool's own words on the last call of an episode of its errors; '' if it had none."""
     lines = episode.attempts[-1].lines if episode.attempts else ()
     return next((line.removeprefix(_WORDS) for line in lines if line.startswith(_WORDS)), "")
 
@@ -332,7 +333,7 @@ def _bytes(text: str) -> int:
     return len(text) * (1 if widest < 256 else 2 if widest < 65536 else 4)
 
 
-# What an attempt did wrong as a whole, where no single value is to blame.
+# The error of a whole attempt, if no single value is to blame.
 _CALL_LINES: Final = {
     codes.CONTAINER_INVOCATION.name: "Container called with parameters",
     codes.CONTAINER_NOT_EXPANDED.name: "Function called before its container was expanded",

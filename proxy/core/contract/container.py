@@ -1,7 +1,7 @@
 """A container takes no parameters: it only groups functions, which are called by their own names (docs/contract.md).
 
-No body, `{}` or `null` expands a container; anything else is HPD's `container_invocation_error`. What a misuse leads
-to is the operator's choice (`container: {auto_expand: off | expand | dispatch}`):
+No body, `{}` or `null` expands a container; anything else is HPD's `container_invocation_error`. The operator chooses
+the result of a misuse (`container: {auto_expand: off | expand | dispatch}`):
 
     failure = check_container(call, policy)            # None: no container, or called as it should be
     match expand_or_dispatch(call, failure, seen_before):    # seen_before: the episode has failed attempts already
@@ -47,12 +47,12 @@ from proxy.core.model.values import (
     value_class,
 )
 
-# What can happen around containers, for metrics: a closed set.
+# Events around containers, for metrics: a closed set.
 EVENTS: Final = ("expanded", "refused", "auto_expanded", "dispatched", "dotted", "not_expanded")
 
-# Where models put the name of the function they want (HPD shows `function`).
+# Keys of models for the name of the function they want (HPD shows `function`).
 FUNCTION_KEYS: Final = ("function", "function_name", "name", "tool")
-# Where they put its arguments when not beside the name.
+# Their keys for its arguments when not beside the name.
 ARGUMENT_KEYS: Final = ("arguments", "args", "parameters", "params", "input")
 # `Math.Add`, `Math/Add`, `Math::Add`, `Math__Add`: how models join a container and its function.
 # `Math_Add` and `Math-Add` are how vendors that allow no dot in a name write it.
@@ -69,8 +69,8 @@ LEFT_OUT: Final = Violation(
 # A limit for the store's count of expansions that no conversation reaches: what matters is whether there was one.
 MOST_EXPANSIONS: Final = 2**31 - 1
 
-# The tool that finds others, and how many functions a container has at least that is shown with it: fewer fit on one
-# page, of so many characters of functions with their schemas.
+# The tool that finds others, and the least functions of a container that is shown with it. Fewer fit on one page, of so
+# many characters of functions with their schemas.
 SEARCH: Final = "search_tools"
 SEARCHED: Final = 20
 PAGE: Final = 20_000
@@ -94,7 +94,7 @@ class Expand:
 
 @value_class
 class Dispatch:
-    """Call the function that the container's parameters name; `below` is where its arguments stand among them."""
+    """Calls the function that the container's parameters name; `below` is the place of its arguments among them."""
 
     call: ToolCall
     below: Pointer = ()
@@ -102,7 +102,7 @@ class Dispatch:
 
 # --- the check ------------------------------------------------------------------------------------------------------
 def check_container(call: ToolCall, policy: ToolPolicy) -> Failure | None:
-    """Why a container call is refused; None if the tool is not a container or the call expands it."""
+    """Returns why a container call is refused; None if the tool is not a container or the call expands it."""
     container = policy.container
     if container is None:
         return None
@@ -147,7 +147,7 @@ def advise_call(failure: Failure, decision: Decision, limits: FeedbackLimits) ->
     value = decision.checked.value
     shown = write_preview(value, replace(limits, max_preview=_LONGEST_HINT))
     hint = _write_call(found, shown)
-    # What is masked, shortened or cut reads back as another value.
+    # Masked, shortened or cut text reads back as another value.
     is_short = len(hint) <= _LONGEST_HINT and clean_text(hint, len(hint), limits) == hint
     read = parse(shown.encode()) if is_short else ABSENT
     is_whole = not isinstance(read, JsonProblem | Absent) and dumps(read) == dumps(value)
@@ -155,7 +155,7 @@ def advise_call(failure: Failure, decision: Decision, limits: FeedbackLimits) ->
 
 
 def _write_call(found: ContainerMisuse, shown: str) -> str:
-    """The call that was probably meant, with its arguments as they are `shown`, or with where they stand."""
+    """Returns the call that was probably meant, with its arguments as they are `shown`, or with their place."""
     name, function, sent = found.container.name, found.function, found.attempted
     members = sent if isinstance(sent, dict) else {}
     inside = next((key for key, item in members.items() if item is found.arguments), "")
@@ -227,7 +227,7 @@ def _find_invocation(container: Container, sent: JsonValue) -> tuple[str, JsonVa
         named = sent.get(key)
         if isinstance(named, str) and (function := _function(container.name, named, known)):
             rest = {other: item for other, item in sent.items() if other != key}
-            # A lone wrapper key beside the name holds the arguments, else they stand beside it themselves.
+            # A lone wrapper key beside the name holds the arguments, otherwise they are beside it themselves.
             wrapped = next((item for other, item in rest.items() if other in ARGUMENT_KEYS), None)
             return function, wrapped if len(rest) == 1 and isinstance(wrapped, dict) else rest
     lone = next(iter(sent)) if len(sent) == 1 else ""
@@ -246,7 +246,7 @@ def _function(container: str, named: str, known: list[str]) -> str:
 
 # --- what to do instead ---------------------------------------------------------------------------------------------
 def expand_or_dispatch(call: ToolCall, failure: Failure, seen_before: bool) -> Expand | Dispatch | None:
-    """What happens in place of refusing a misused container; None: refuse.
+    """Returns the call in place of refusing a misused container; None: refuse.
 
     `expand` helps once: only the first invalid attempt of an episode expands the container (`seen_before` False).
     `dispatch` wants one function named exactly, by exactly one key; a near name is only suggested.
@@ -328,7 +328,7 @@ def _page_of(container: Container, sent: JsonValue) -> int:
 
 # --- names and order ------------------------------------------------------------------------------------------------
 def explain_dotted_name(tool: str, containers: Mapping[str, Container]) -> Failure | None:
-    """Why `Math.Add` is not a tool, where `Math` is a container (case does not count); None for other unknown names."""
+    """Returns why `Math.Add` is not a tool, if `Math` is a container (in any case); None for other unknown names."""
     for head, container in containers.items():
         rest = tool[len(head) :] if fold_name(tool[: len(head)]) == fold_name(head) else ""
         tail = next((rest.removeprefix(sign) for sign in SEPARATORS if rest.startswith(sign) and rest != sign), "")
@@ -351,7 +351,7 @@ def make_expansion_key(conversation: Conversation, container: str) -> str:
 
 
 def check_expanded(policy: ToolPolicy, expanded: bool) -> Failure | None:
-    """Why a function may not be called yet; None if its container was expanded or need not be."""
+    """Returns why a function may not be called yet; None if its container was expanded or need not be."""
     container = policy.member_of
     if container is None or not container.require_expansion or expanded:
         return None

@@ -1,7 +1,7 @@
-"""What a server's list says of a tool: how it is defined, as far as a model or a client reads it, whether the operator
-has approved that, and its schema: bounded, read, brought to the drafts of today, and compiled. Pure.
+"""A tool in a server's list: its definition, as far as a model or a client reads it, and whether the operator has
+approved that. Its schema is bounded, read, converted to a current draft, and compiled. Pure.
 
-What a server lists is not trusted. A schema may refer only to itself and hold at most `MAX_NODES` values.
+A server's list is not trusted. A schema may refer only to itself and hold at most `MAX_NODES` values.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _UNDEFINED: Final = frozenset({*LISTED, "name", "_meta"})
 # The longest name of a tool in a message, in characters.
 _LONGEST: Final = 60
 
-# What a server says of a tool in its `annotations`, by the keys of MCP.
+# A server's `annotations` of a tool, by the keys of MCP.
 Hints = Mapping[str, bool]
-# What holds of a listed tool where its server says nothing (MCP, `ToolAnnotations`).
+# The hints on a listed tool if its server gives none (MCP, `ToolAnnotations`).
 USUAL_HINTS: Final[Hints] = {
     "readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True,
 }  # fmt: skip
@@ -56,7 +56,7 @@ def refuse_unapproved(tool: str) -> Failure:
 
 class PinnedTools(Protocol):
     """The definitions of one route's tools that the operator has approved, by the names that their server lists.
-    `definition` is what `hash_definition` gives, `changed` what becomes of any other one, and `unpinned` are the
+    `definition` is the result of `hash_definition`, `changed` the treatment of any other one. `unpinned` are the
     operations of the config that are not defined as approved, each with how it differs."""
 
     @property
@@ -101,7 +101,7 @@ def parse_schema(schema: JsonValue) -> JsonValue:
 
 
 def check_size(schema: JsonValue) -> None:
-    """Raises BadSchemaError where a schema is not a JSON object, or exceeds the bounds."""
+    """Raises BadSchemaError if a schema is not a JSON object, or exceeds the bounds."""
     if not isinstance(schema, dict):
         raise BadSchemaError("it is missing, or no JSON object")
     if sum(1 for _ in walk(schema)) > MAX_NODES:

@@ -1,4 +1,4 @@
-"""What the operator decided for one tool, compiled and immutable: how its calls are judged, repaired and answered.
+"""The operator's decisions for one tool, compiled and immutable: how its calls are judged, repaired and answered.
 
 `config/` writes these values, `decide`, the retry contract and the envelope read them. Every default is here,
 once; `config/model.py` takes its defaults from these classes and the docs page of defaults is generated from them.
@@ -31,8 +31,8 @@ class Mode(StrEnum):
 
 
 class UnknownKeys(StrEnum):
-    """What happens to keys the schema does not name: as the schema says, reported, refused (Acode strict mode), or
-    forwarded for the tool to judge, also if the schema forbids them."""
+    """The treatment of keys the schema does not name: as the schema says, reported, refused (Acode strict mode), or
+    forwarded for the tool to judge even against the schema."""
 
     SCHEMA = "schema"
     WARN = "warn"
@@ -41,7 +41,7 @@ class UnknownKeys(StrEnum):
 
 
 class LeakedMarkup(StrEnum):
-    """What happens to a text with markup of the call itself: refused where that is sure, a warning, or nothing."""
+    """The treatment of a text with markup of the call itself: refused if that is sure, a warning, or nothing."""
 
     REFUSE = "refuse"
     WARN = "warn"
@@ -56,8 +56,9 @@ class Block(StrEnum):
 
 
 class NullOptional(StrEnum):
-    """On whose word a refused null at an optional key is left out (docs/repair.md): the annotations and the HTTP method
-    (`stated`), these and ten verbs that begin a tool's name (`reading`), or the config alone (`drop`, `refuse`)."""
+    """The evidence that allows leaving out a refused null at an optional key (docs/repair.md). It is the annotations
+    and the HTTP method (`stated`), these and ten verbs that begin a tool's name (`reading`), or only the config
+    (`drop`, `refuse`)."""
 
     READING = "reading"
     STATED = "stated"
@@ -104,8 +105,8 @@ class RepairPolicy:
 
 
 class ByAddress(StrEnum):
-    """What is counted if a conversation is known only by its address, which several users may share: `digest` links
-    the very same arguments and nothing else, `count` counts as with an id, `off` counts nothing."""
+    """The counting in a conversation known only by its address, which several users may share. `digest` links the very
+    same arguments and nothing else, `count` counts as with an id, `off` counts nothing."""
 
     DIGEST = "digest"
     COUNT = "count"
@@ -114,7 +115,7 @@ class ByAddress(StrEnum):
 
 @value_class
 class ToolErrors:
-    """How many errors of one tool a conversation may have (Compozy: error budgets). `limit` None: any number.
+    """The most errors of one tool in a conversation (Compozy: error budgets). `limit` None: any number.
 
     `window` in seconds: the count is over when so long no error came.
     """
@@ -146,8 +147,8 @@ class ToolServer:
 
 @value_class
 class UnknownTool:
-    """What holds for calls of tools that a route does not know, in the place of a tool's policy. `servers`: those that
-    may have the tool, where a prefix tells them apart."""
+    """The rules for calls of tools that a route does not know, in the place of a tool's policy. `servers`: those that
+    may have the tool, if a prefix tells them apart."""
 
     attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
@@ -157,7 +158,7 @@ class UnknownTool:
 
 @value_class
 class CallCap:
-    """How often a conversation may call one tool successfully (Compozy gap 2). `limit` None: as often as it likes.
+    """The most successful calls of one tool in a conversation (Compozy gap 2). `limit` None: no limit.
 
     `ttl` in seconds: how long a conversation's count is remembered after its last call. `by_address`: the cap holds
     also if a conversation is known only by its address, which several users may share.
@@ -170,7 +171,7 @@ class CallCap:
 
 @value_class
 class CallLimits:
-    """How often, and how many at once, a tool may be called. All limits hold; a plugin makes and reads them."""
+    """The most calls of a tool in a time, and at once. All limits hold; a plugin makes and reads them."""
 
     rates: tuple[Any, ...] = ()
     concurrent: tuple[Any, ...] = ()
@@ -179,8 +180,8 @@ class CallLimits:
 class UpstreamErrors(StrEnum):
     """A tool's own error: explained to the model as ours are, or handed on untouched (docs/upstream.md).
 
-    `outages` explains only that the service is overloaded or broken: where the client's protocol gives statuses a
-    meaning (credentials, sessions), all others have to arrive.
+    `outages` explains only that the service is overloaded or broken: if the client's protocol gives statuses a meaning
+    (credentials, sessions), all others have to arrive.
     """
 
     EXPLAIN = "explain"
@@ -214,25 +215,25 @@ class ResendPolicy:
 
 @value_class
 class AnswerPolicy:
-    """What a tool may answer. `enforce`: another answer is refused, else it is counted and handed on."""
+    """The valid answers of a tool. `enforce`: another answer is refused, otherwise it is counted and forwarded."""
 
     check: Check
     enforce: bool = False
 
 
 class ListRules(Protocol):
-    """How a route treats the tools that its server lists. A plugin makes and reads the rules."""
+    """A route's rules for the tools that its server lists. A plugin makes and reads the rules."""
 
     def whole(self) -> dict[str, ToolPolicy]:
-        """The policies of the tools whose schemas stand in the config."""
+        """Returns the policies of the tools whose schemas are in the config."""
 
     def pin(self, pinned: PinnedTools) -> ListRules:
-        """The same, where the operator has approved these definitions."""
+        """Returns the same rules, with these definitions approved by the operator."""
 
 
 @value_class
 class BroughtTools:
-    """How calls of tools are judged that a request itself brings along: `template` is the policy of each."""
+    """The rules for calls of tools that a request itself brings along: `template` is the policy of each."""
 
     template: ToolPolicy
     formats: Formats

@@ -1,14 +1,14 @@
 """The limits of one conversation: when a tool that refused or failed is not called any more (docs/contract.md), and
 how often a tool may be called at all.
 
-The errors stand in the store under a key of their own, beside the attempts: those of one and the same call
-(`make_same_call_key`), and all of a tool where the config gives them a budget (`TOOL_ERRORS`). A call that is
-not sent because of them is kept under `make_blocked_key` of that key; the first of those is the escalation.
+The errors have separate keys in the store, beside the attempts. One is for those of the same call
+(`make_same_call_key`), and one for all of a tool if the config gives them a budget (`TOOL_ERRORS`). A call that is not
+sent because of them is kept under `make_blocked_key` of that key; the first of those is the escalation.
 
 A call cap says how often one tool may be called in one conversation (Compozy gap 2; docs/contract.md). Its slot is
-reserved when a call is about to be forwarded and given back unless it is delivered, so that failed calls do not use the
-cap up and parallel calls cannot overshoot it. On the rung `ADDRESS`, which several users may share, a cap applies only
-where the config says so (`by_address`).
+reserved when a call is about to be forwarded and given back unless it is delivered. So failed calls do not use the cap
+up and parallel calls cannot overshoot it. On the rung `ADDRESS`, which several users may share, a cap applies only if
+the config says so (`by_address`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from proxy.core.model.values import (
 # The tool's refusals after which the very same call is not sent again, and for how many seconds that is remembered.
 SAME_CALL: Final = 3
 SAME_CALL_TTL: Final = 60.0
-# What the details of such a call say under `blocked`.
+# The value of `blocked` in the details of such a call.
 REFUSED_BY_TOOL: Final = "refused by the tool"
-# Errors are counted without a bound of their own.
+# Errors are counted without a separate bound.
 MOST_ERRORS: Final = 2**31 - 1
 # The end of the store's key of a tool's errors in one conversation, and of how many there were, behind the key of its
 # attempts.
@@ -55,7 +55,7 @@ def make_blocked_key(key: str) -> str:
 
 
 def is_blocked(key: str) -> bool:
-    """Whether an episode is one of calls that were refused for a tool's errors: the first of them escalated."""
+    """Returns whether an episode is one of calls that were refused for a tool's errors: the first of them escalated."""
     return key.endswith(_BLOCKED)
 
 
@@ -65,7 +65,7 @@ def read_cause(key: str) -> str:
 
 
 def read_standing(key: str, episode: Episode, policy: AttemptsPolicy) -> Attempt:
-    """Where a model stands by an episode: the attempts that count, of how many."""
+    """Returns the attempts of an episode that count, and their limit."""
     limit = policy.max_attempts
     if not is_blocked(key):
         return Attempt(max([episode.count, *(times for _, times in episode.digests)]), limit)
@@ -76,7 +76,7 @@ def read_standing(key: str, episode: Episode, policy: AttemptsPolicy) -> Attempt
 
 
 def is_refusal(failure: Failure) -> bool:
-    """Whether the tool would refuse the same again: 400 and 422 alone, and not where it says when to come back."""
+    """Returns whether the tool would refuse the same again: only 400 and 422, and not if it says when to come back."""
     return failure.status in (400, 422) and "retry_after" not in failure.details
 
 
@@ -106,7 +106,7 @@ def refuse_repeated_call(
 
 
 def refuse_over_budget(call: ToolCall, episode: Episode | None, policy: ToolPolicy | UnknownTool) -> ToolResult | None:
-    """The answer where the conversation has had as many errors of this tool as it may have; None: go on."""
+    """Returns the answer if the conversation has had as many errors of this tool as it may have; None: continue."""
     budget = policy.attempts.tool_errors
     if episode is None or budget.limit is None or episode.failed < budget.limit:
         return None

@@ -1,7 +1,7 @@
-"""What is judged of an HTTP request beside its body, and how a request is written from arguments. Pure.
+"""The judged parts of an HTTP request beside its body, and the writing of a request from arguments. Pure.
 
-The main job knows what becomes of a query string. What an operation is, and how its parameters are in path, query,
-headers and forms, the extension `operations` knows; a policy holds what judges (`ChannelJudge`, `OperationRule`).
+The main job knows the treatment of a query string. The extension `operations` knows operations, and their parameters in
+path, query, headers and forms. A policy holds the judges (`ChannelJudge`, `OperationRule`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ OTHER_SPELLING: Final = "spelling"
 
 
 class QueryPolicy(StrEnum):
-    """What becomes of a query string: `judge` holds declared parameters to their schemas, `strict` refuses undeclared
-    ones as well, `forward` lets everything go on unjudged, `refuse` takes no query."""
+    """The treatment of a query string: `judge` holds declared parameters to their schemas, `strict` refuses undeclared
+    ones as well, `forward` lets everything pass unjudged, `refuse` takes no query."""
 
     JUDGE = "judge"
     STRICT = "strict"
@@ -41,10 +41,10 @@ class ChannelJudge(Protocol):
 
 
 class RequestForm(Protocol):
-    """How the arguments of a tool become an HTTP request, before the schema of the tool is known.
+    """The form of a tool's arguments in an HTTP request, before the schema of the tool is known.
 
     `path` has its parameters (`path_names`) in braces, `body` is the media type of the body, '' if there is none.
-    `is_plain`: the body alone is the arguments, as on a route written by hand; `has_json`: it is JSON.
+    `is_plain`: only the body is the arguments, as on a route written by hand; `has_json`: it is JSON.
     """
 
     @property
@@ -84,7 +84,7 @@ class WrittenRequest:
 
 
 class OperationRule(Protocol):
-    """How the calls of one tool are in HTTP requests, made from a `template`.
+    """The form of one tool's calls in HTTP requests, made from a `template`.
 
     `by_name`: clients send the arguments as JSON, so that each request has to be written from them; else they send the
     request itself. `matrix`: the path parameters in whose text `;` has a meaning. `argument_names`: place and name of
@@ -101,8 +101,8 @@ class OperationRule(Protocol):
     def argument_names(self) -> Mapping[tuple[str, str], str]: ...
 
     def find_unwritable(self, value: JsonValue, sent: JsonValue = ABSENT) -> tuple[Violation, ...]:
-        """Returns why arguments cannot be written as a request; nothing if they can. What is as it was `sent` is not
-        written."""
+        """Returns why arguments cannot be written as a request; nothing if they can. Arguments that are as they were
+        `sent` are not written."""
 
     def write(self, value: JsonValue) -> WrittenRequest:
         """The whole request of a call by name. `decide` has checked that it can be written."""

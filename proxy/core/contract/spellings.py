@@ -1,6 +1,6 @@
 """Other spellings of a path, and where they lead on a server that reads paths more leniently than this proxy. Pure.
 
-Servlet containers cut a segment at `;`, Windows drops dots and blanks at its end and reads `t::$DATA` as `t`, many
+Servlet containers cut a segment at `;`, Windows drops dots and blanks at its end and reads `t::$DATA` as `t`. Many
 frameworks match without case or ignore empty segments, some decode a path twice, and some take the end of a path for
 the format of the answer (`/t.json`). `read_strictly` folds all of that away: two paths that are the same may then be
 one path to a server.
@@ -17,7 +17,7 @@ from proxy.core.model.value_class import value_class
 
 # How often an escape inside an escape is undone: no server reads `%2525252e`, escaped four times, as a dot.
 _DECODINGS: Final = 4
-# Where a server may end a segment: at a path parameter, at an escaped `?` or `#`, at the name of a stream (NTFS).
+# The places at which a server may end a segment: a path parameter, an escaped `?` or `#`, the name of a stream (NTFS).
 _END: Final = re.compile(r"[;?#]|::")
 # A format at the end of a judged path: Rails, Spring and others reach the same place without it and with any other.
 _FORMAT: Final = re.compile(r"(?<=.)\.(?:json|xml|html?|te?xt|csv|ya?ml|js|rss|atom)\Z")

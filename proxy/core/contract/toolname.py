@@ -1,9 +1,9 @@
 """Tool names that are not known as they are, and the two repairs that find the tool they mean.
 
-`trim` takes off what a model's template left around a known name (docs/repair.md): template tokens such as
-`<|channel|>` that leaked into it, quotes, a counter (`:0`), and a namespace that some client or model puts in front.
-If the operator asks for it, `unfold` takes `getWeather` for `get_weather`. Nothing is matched by likeness. What
-remains unknown is explained in `explain/explain.py`, with a did-you-mean.
+`trim` takes off a template's text around a known name (docs/repair.md). This is leaked template tokens such as
+`<|channel|>`, quotes, a counter (`:0`), and a namespace that some client or model puts in front. If the operator asks
+for it, `unfold` takes `getWeather` for `get_weather`. Nothing is matched by likeness. Names that remain unknown are
+explained in `explain/explain.py`, with a did-you-mean.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def trim(name: str, known: Names[str]) -> str | None:
 
 
 def find_known_name(name: str, tools: Mapping[str, ToolPolicy]) -> tuple[str, str] | None:
-    """The one known tool that an unknown name stands for and the repair that finds it, if its policy allows that."""
+    """Returns the one known tool that an unknown name means and the repair that finds it, if its policy allows that."""
     trimmed = trim(name, tools)
     if trimmed is not None:
         return (trimmed, RULE) if RULE in tools[trimmed].repair.rules else None

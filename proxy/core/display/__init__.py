@@ -1,1 +1,1 @@
-"""How values are shown: preview, redaction, truncation, suggestions."""
+"""Shows values: preview, redaction, truncation, suggestions."""

@@ -1,9 +1,9 @@
-"""The Unicode rules of our answers: where a text may be cut, and how it is shown on one line.
+"""The Unicode rules of our answers: the places to cut a text, and its form on one line.
 
 A cut never falls inside an extended grapheme cluster of UAX #29, which a reader sees as one character (Acode NFR-007).
 
-`escape` writes every character that could control a terminal, a log or a model's reading as `\\uXXXX`: C0 and C1
-controls, line and paragraph separators, bidirectional controls, invisible characters, lone surrogates.
+`escape` writes every character that could control a terminal, a log or a model's reading as `\\uXXXX`. These are C0 and
+C1 controls, line and paragraph separators, bidirectional controls, invisible characters, and lone surrogates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def find_placeholders(prompt: str) -> frozenset[str]:
 
 
 def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in. What is filled in is not looked through again."""
+    """The text with its placeholders filled in. Filled-in text is not searched again."""
     return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
 
@@ -41,7 +41,7 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` code points of `text`, ending with `...` where it is shortened; no character is split."""
+    """Returns at most `limit` code points of `text`, a shortened one with `...` at its end; no character is split."""
     if len(text) <= limit:
         return text
     return f"{text[: find_boundary(text, limit - 3)]}..." if limit > 3 else "..."[: max(limit, 0)]

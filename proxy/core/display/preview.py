@@ -1,11 +1,11 @@
 """Shows a value to a model or an operator: short, on one line, and without secrets. Every answer of ours that quotes an
 argument uses this file.
 
-`write_preview` gives JSON-like text of at most `limits.max_preview` code points: long strings end in `...` (Acode
+`write_preview` gives JSON-like text of at most `limits.max_preview` code points. Long strings end in `...` (Acode
 FR-051), long arrays show their first and last items (FR-053), objects stop at a depth (FR-054). `sanitise_value` gives
-a JSON value for machine-readable parts, reduced by the same rules. Both write a text that they changed as `<...>`: what
-stands in quotes is what was sent, and may be copied. The order matters, because a cut credential would no longer be
-recognised: mask secrets, shorten file paths, cut, escape. Neither function raises, whatever it is given (NFR-005).
+a JSON value for machine-readable parts, reduced by the same rules. Both write a text that they changed as `<...>`: text
+in quotes is as sent, and may be copied. The order matters, because a cut credential would no longer be recognised: mask
+secrets, shorten file paths, cut, escape. Neither function raises, whatever it is given (NFR-005).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, 
 # The sizes in which a container is tried, largest first: (depth, entries of one container, code points of one string).
 _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
 # The sizes of a value in machine-readable parts, which may be larger: (depth, entries of one container). About 200
-# values fit; strings have a bound of their own.
+# values fit; strings have a separate bound.
 _MACHINE_SHAPES: Final = ((5, 20), (4, 12), (3, 8), (2, 8))
 _MACHINE_LAST: Final = (1, 8)
 _MACHINE_SIZE: Final = 399
@@ -43,20 +43,20 @@ _LONGEST_NUMBER: Final = 64
 # How many entries are searched for texts that a message may quote: messages quote scalars and short containers.
 _HIDDEN_ENTRIES: Final = 8
 _HIDDEN_VALUES: Final = 32
-# Shorter secrets are not hidden, because they also stand in ordinary words.
+# Shorter secrets are not hidden, because ordinary words contain them too.
 _TOO_SHORT: Final = 3
 # A secret that a message does not quote whole is looked for by its beginning of this length.
 SHOWN_BEGINNING: Final = 8
 
 _DEFAULT: Final = FeedbackLimits()
-# Stands in the place of a secret value.
+# Replaces a secret value.
 _HIDDEN: Final = f"<{MASK}>"
 _CONTAINERS: Final = (dict, list, tuple)
 _LISTS: Final = (list, tuple)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits = _DEFAULT) -> bool:
-    """Whether any step of a path names a secret, by its own name or because the schema marks it."""
+    """Returns whether any step of a path names a secret, by its own name or because the schema marks it."""
     for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every error
         if isinstance(step, str) and _is_secret_key(step, limits):
             return True
@@ -93,7 +93,7 @@ def write_preview(
 
 
 def _fits(value: JsonValue, depth: int, entries: int, width: int, most: int) -> bool:
-    """Whether a container of this size may fit into `most` code points: an estimate before the work of showing it."""
+    """Returns whether a container of this size may fit into `most` code points: an estimate before it is shown."""
     length, stack = 2, [(value, depth)]
     while stack:
         item, left = stack.pop()
@@ -188,7 +188,7 @@ def _quote_text(text: str, width: int, limits: FeedbackLimits) -> str:
 
 
 def _escape_inside(text: str) -> str:
-    """A text as it stands in `<>`: no part of it reads as JSON."""
+    """Returns a text as written in `<>`: no part of it reads as JSON."""
     return escape(text).replace('"', "'")
 
 
@@ -225,7 +225,7 @@ def sanitise_value(
 
 
 def _fits_machine(value: JsonValue, depth: int, entries: int) -> bool:
-    """Whether a value of this size holds few enough values: members count, their texts do not."""
+    """Returns whether a value of this size holds few enough values: members count, their texts do not."""
     size, stack = 0, [(value, depth)] if isinstance(value, _CONTAINERS) else []
     while stack:
         item, left = stack.pop()
@@ -292,7 +292,7 @@ def _reduce_scalar(value: JsonValue) -> JsonValue:
 
 @lru_cache(maxsize=1024)  # the names of a schema, in every refusal
 def _read_key(key: str) -> tuple[bool, bool]:
-    """Whether a key is shown as it is where there is room for it, and whether it names a secret."""
+    """Returns whether a key is shown unchanged if there is room for it, and whether it names a secret."""
     is_path = "/" in key or "\\" in key
     return not is_path and clean_text(key, len(key)) == key, is_secret_name(key)
 
@@ -329,8 +329,8 @@ _NOTHING: Final = Hider((), ())
 
 
 def may_be_quoted(value: JsonValue, longest: int) -> bool:
-    """Whether a text of at most `longest` code points and without a credential may quote a value that is no secret as
-    it stands: no path, no container."""
+    """Returns whether a text of at most `longest` code points and without a credential may quote a value, which is no
+    secret, unchanged: no path, no container."""
     if isinstance(value, str):
         return len(value) > longest or ("/" not in value and "\\" not in value)
     return not isinstance(value, _CONTAINERS)

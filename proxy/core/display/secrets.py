@@ -1,4 +1,4 @@
-"""What is hidden inside a text that is shown: secrets (Acode NFR-010), and where files lie on a machine (NFR-011).
+"""Hides parts of a text that is shown: secrets (Acode NFR-010), and the places of files on a machine (NFR-011).
 
 Secrets are known by their names, or by texts that look like a credential. In doubt, a value is hidden: a model knows
 what it sent, so a masked value costs it little, while a shown secret stays in a transcript forever. Both tables are
@@ -43,14 +43,14 @@ LONGEST_NAME: Final = 128
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a property of this name holds a secret: password, token, api_key, authorization and their like, in any
-    case, spelling style or Unicode compatibility form."""
+    """Returns whether a property of this name holds a secret: password, token, api_key, authorization and their like,
+    in any case, spelling style or Unicode compatibility form."""
     return is_short_name_secret(name[:LONGEST_NAME])
 
 
 @lru_cache(maxsize=4096)
 def is_short_name_secret(name: str) -> bool:
-    """The same of a name of at most LONGEST_NAME code points, without a further call where it is known."""
+    """The same for a name of at most LONGEST_NAME code points, without a further call if it is known."""
     name = unicodedata.normalize("NFKC", name)
     joined = _NOT_LETTERS.sub("", name).casefold()
     if any(part in joined for part in _SECRET_PARTS) or joined in _SECRET_NAMES:
@@ -66,7 +66,7 @@ _REFERENCES: Final = 8
 def find_sensitive_names(schemas: Schemas) -> frozenset[str]:
     """The property names a schema marks as secret anywhere: `writeOnly`, `format: password` or `x-sensitive`.
 
-    For `FeedbackLimits.secret_names`. A name counts wherever it is sent, not only where the schema has it.
+    For `FeedbackLimits.secret_names`. A name counts wherever it is sent.
     """
     found: set[str] = set()
     for node in schemas.nodes():
@@ -84,7 +84,7 @@ _SECRET_MARKS: Final = frozenset({"writeOnly", "format", "x-sensitive"})
 
 
 def is_sensitive(node: Node) -> bool:
-    """Whether a schema marks its values as secret."""
+    """Returns whether a schema marks its values as secret."""
     if not isinstance(node.raw, dict) or node.raw.keys().isdisjoint(_SECRET_MARKS):
         return False
     return node.get("writeOnly") is True or node.get("format") == "password" or node.get("x-sensitive") is True
@@ -118,7 +118,7 @@ _ASSIGNED: Final = (
 )
 _SECRET: Final = re.compile(rf"{_ASSIGNED}|{_USERINFO}|(?<![A-Za-z0-9])(?:{'|'.join(_SHAPES.values())})")
 
-# What stands behind a name in a signature or an example, in the place of a value.
+# Words behind a name in a signature or an example, in the place of a value.
 _TYPES: Final = frozenset(
     ["string", "number", "integer", "boolean", "array", "object", "null", "any", "value", "password", "string[]",
      "date", "date-time", "time", "uuid", "email", "uri"]
@@ -136,7 +136,7 @@ _TELLTALES: Final = {
     "": ("akia", "asia", "aroa", "aida", "aiza", "eyj", "bearer", "basic"),
 }
 _ASSIGNED_TELLTALES: Final = ("pass", "pwd", "secret", "key", "token", "authorization", "credential")
-# No credential is shorter, unless it follows the name it is assigned to, or stands in an address.
+# No credential is shorter, unless it follows the name it is assigned to, or is in an address.
 SHORTEST_SECRET: Final = 11
 
 
@@ -159,8 +159,8 @@ def may_hold_secret(text: str) -> bool:
 
 @remember_short
 def is_plain(text: str) -> bool:
-    """Whether a text is shown as it is: printable ASCII that JSON does not escape, without a credential. Most words of
-    our answers are a schema's or our own, and come again with every mistake."""
+    """Returns whether a text is shown unchanged: printable ASCII that JSON does not escape, without a credential. Most
+    words of our answers are a schema's or our own, and come again with every mistake."""
     is_ascii = text.isascii() and text.isprintable()
     return is_ascii and '"' not in text and "\\" not in text and not may_hold_secret(text)
 
@@ -172,8 +172,8 @@ _LOOKAHEAD: Final = 512
 def mask_credentials(text: str, limit: int | None = None) -> str:
     """`text` with every credential in it replaced by `***`; with `limit`, at least its first `limit` code points.
 
-    Only a bounded part of a long text is examined. What lies too near the end of that part to be recognised is left
-    out, so a credential is never shown in part.
+    Only a bounded part of a long text is examined. Text too near the end of that part to be recognized is left out, so
+    a credential is never shown in part.
     """
     if limit is None or len(text) <= limit + _LOOKAHEAD:
         return _SECRET.sub(_mask_match, text) if may_hold_secret(text) else text
@@ -250,7 +250,8 @@ _FEWEST: Final = 3
 
 
 def repeats_value(name: str, value: JsonValue) -> bool:
-    """Whether a name repeats a text or a number inside a value, or a part of one: whatever the case and the separators.
+    """Returns whether a name repeats a text or a number inside a value, or a part of one, in any case and with any
+    separators.
 
     A tool may call a field or an error after what it was sent.
     """

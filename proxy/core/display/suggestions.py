@@ -27,7 +27,7 @@ _LISTED: Final = 50
 # So many near names are choice enough; with fewer, so many names are listed in all.
 _FEW: Final = 5
 _SOME: Final = 20
-# What comparing two names costs, in units of work.
+# The cost of comparing two names, in units of work.
 _COMPARING: Final = 5
 _LONGEST_NAME: Final = 100
 # A shorter text is the beginning of too many words.
@@ -48,7 +48,7 @@ _SIGNS: Final = "-+!~"
 
 
 def is_other_meaning(one: str, other: str) -> bool:
-    """Whether two names differ in a negation, a sign, or naming a thing by its id: neither is a slip of the other."""
+    """Returns whether two names differ in a negation, a sign, or naming a thing by its id: no slip links them."""
     if (one[:1] in _SIGNS and one[:1], one[-1:] in _SIGNS and one[-1:]) != (
         other[:1] in _SIGNS and other[:1],
         other[-1:] in _SIGNS and other[-1:],
@@ -58,7 +58,7 @@ def is_other_meaning(one: str, other: str) -> bool:
 
 
 def turns_meaning(one: str, other: str) -> bool:
-    """Whether one of two names, and not the other, holds a negation."""
+    """Returns whether one of two names, and not the other, holds a negation."""
     return _differ_in(_TURNING, one, other)
 
 
@@ -90,7 +90,7 @@ def is_same_name(one: str, other: str) -> bool:
 
 
 def is_slip(one: str, other: str) -> bool:
-    """Whether a slip of the hand makes one name of the other: a letter or two inside a part, the order of the parts.
+    """Returns whether a slip of the hand turns one name into the other: a letter or two of a part, the order of parts.
 
     A part that is only in one of them, another number, and the case of a short name carry meaning.
     """
@@ -116,8 +116,8 @@ def fold_name(name: str) -> str:
 
 
 def find_nearest(name: str, known: Iterable[str], *, slip: bool = False) -> str | None:
-    """The one known name that `name` most likely stands for, or None. Equal candidates: the first known wins. `slip`:
-    only one that a slip of the hand explains, as a text needs that says "Did you mean"."""
+    """Returns the one known name that `name` most likely means, or None. Equal candidates: the first known wins.
+    `slip`: only one that a slip of the hand explains, as a text needs that says "Did you mean"."""
     wanted = fold_name(name[:_LONGEST_NAME])
     best, best_ratio = None, _NEAR
     for index, candidate in enumerate(known):
