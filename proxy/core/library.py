@@ -165,9 +165,10 @@ class CompiledTool:
     def decide(self, arguments: Arguments) -> AcceptedCall | RejectedCall:
         """Returns whether a call with these arguments may go to the tool; the same arguments get the same answer.
 
-        Pass the text that the model wrote if you have it: the call is then sent byte for byte, and the strict reader
-        refuses what two JSON readers could read differently (RFC 8259, RFC 7493). A value is written as JSON first.
-        Raises TypeError or ValueError for a value that JSON cannot hold, such as a set or a circle, and nothing else.
+        Pass the text that the model wrote if you have it. The call is then sent byte for byte, and the strict reader
+        refuses texts that two JSON readers could read differently (RFC 8259, RFC 7493). A value is written as JSON
+        first. Raises TypeError or ValueError for a value that JSON cannot hold, such as a set or a circle, and nothing
+        else.
         """
         policy, text = self._policy, _write_arguments(arguments)
         if len(text) > policy.max_body:
@@ -206,7 +207,7 @@ def compile_tool(
     `schema` is JSON Schema (drafts 4, 6, 7, 2019-09 and 2020-12), or a tool definition of OpenAI, Anthropic, Google,
     AWS or MCP that holds it. It may refer only to itself. `is_trusted` False bounds the size and the patterns of a
     schema that comes from outside. Raises SchemaError, with the place in `path`, for a schema that cannot be used or
-    that surely means more than it checks, and ValueError for a policy that names something unknown.
+    that surely means more than it checks. Raises ValueError for a policy that names something unknown.
     """
     repair = _read_repairs(policy)
     try:
@@ -236,7 +237,7 @@ def compile_tool(
     )
 
 
-# What the words of a policy may be.
+# The valid words of a policy.
 _CHOICES: Final[Mapping[str, Iterable[str]]] = {
     "repair": LEVELS,
     "null_optional": NullOptional,

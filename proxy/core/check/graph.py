@@ -199,8 +199,7 @@ def _components(nodes: list[Node], successors: Callable[[Node], list[Node]]) -> 
 
 @value_class
 class Pin:
-    """A branch's requirement on the discriminating key: its name and texts, and the keyword and node that require
-    it."""
+    """A branch's requirement on the discriminating key: its name and texts, and the keyword and node with it."""
 
     branch: Node
     key: str

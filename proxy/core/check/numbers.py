@@ -40,8 +40,7 @@ def read_digits(value: JsonValue) -> Digits:
 
 
 def is_spelled_as_integer(value: JsonValue) -> bool:
-    """Returns whether draft 4 counts a number that is no int as an integer: without fraction and exponent, as only
-    `-0`."""
+    """Returns whether draft 4 counts a number that is no int as an integer: no fraction or exponent, as only `-0`."""
     return isinstance(value, LosslessFloat) and not set(bytes(value)) & set(b".eE")
 
 

@@ -1,11 +1,10 @@
 """The feedback: the text a model reads when its call failed (docs/contract.md), put together here.
 
-A failure brings the words of its errors along: those about arguments are of core/explain/wording.py and its neighbours,
-those of a code of core/model/codes.py, those of a tool's own error of core/tool_errors/findings.py; a plugin words
-its own. The signature and the example come from core/explain, the notes on the whole call and the closing line from
-`view.py`.
+A failure has the words of its errors. Those about arguments are of core/explain/wording.py and its neighbors, those of
+a code of core/model/codes.py, those of a tool's own error of core/tool_errors/findings.py. A plugin words its own. The
+signature and the example come from core/explain, the notes on the whole call and the closing line from `view.py`.
 
-The text alone has to be enough: a model that sees only this, its own call and the user's wish can send the right call
+Only the text has to be enough: a model that sees just this, its own call and the user's wish can send the right call
 next. It starts with a summary line (Acode FR-046), lists all errors at once as bullets (FR-047), says what the tool
 accepts, and ends with what to do. Layout, in this order; parts without content are left out:
 
@@ -16,8 +15,8 @@ accepts, and ends with what to do. Layout, in this order; parts without content 
     Accepts:, Example of valid arguments:, the closing line
 
 Budget (`FeedbackLimits`): opening and closing first, then errors, which leave a share to Accepts unless what each
-expects says it all. Where not all fits, the room is used up in this order: places and messages, what is expected, what
-was sent, what to do, the example. An error is shown briefly before one is left out, and what is left out is counted
+expects says it all. If not all fits, the room is used up in this order: places and messages, what is expected, what was
+sent, what to do, the example. An error is shown briefly before one is left out, and what is left out is counted
 (`(+N more)`). Never raises (NFR-005).
 """
 
@@ -48,7 +47,7 @@ from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
 _LINE: Final = 320
 _EXPECTED: Final = 300
-# What repeats is written once from this length on.
+# Repeated text is written once from this length on.
 _WORTH_NAMING: Final = 48
 # How long a message may be where not all errors fit in full; the longest at which all of them fit is taken.
 _BRIEF: Final = (120, 80, 40)
@@ -57,7 +56,7 @@ _HISTORY: Final = 10
 _ACCEPTS_SHARE: Final = 3
 
 _ESCALATED: Final = "The model was unable to provide valid arguments. Please intervene or provide guidance."
-# Where a conversation is known by its address, another client may have sent the arguments.
+# In a conversation known by its address, another client may have sent the arguments.
 _REFUSED_BEFORE: Final = (
     "exactly the same arguments again. They were refused before and will be refused every time: "
     "change them before you call this tool again"
@@ -209,7 +208,7 @@ class _Block:
 
 
 def _write_errors(view: FailureView, blocks: list[_Block], room: int) -> tuple[str, bool]:
-    """The errors as far as the room goes, and whether all that is shown of them stands there in full."""
+    """Returns the errors as far as the room goes, and whether all shown parts of them are in full."""
     if not blocks and not view.left_out:
         return "", True
     room -= len("Errors:\n") + len(f"(+{len(view.result.failure.violations)} more)")
@@ -248,7 +247,7 @@ def _length(texts: list[str]) -> int:
 
 
 def _make_blocks(shown: Iterable[Shown], has_accepts: bool) -> list[_Block]:
-    """The blocks of some errors. What is wrong or expected at several places alike is written out at the first; the
+    """The blocks of some errors. An error or expectation that several places share is written out at the first. The
     declared keys of an object are in Accepts, or at its first unknown key."""
     blocks: list[_Block] = []
     alike: dict[tuple[str, str, str, str], Shown] = {}

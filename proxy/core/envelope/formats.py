@@ -24,7 +24,7 @@ from proxy.core.model.values import HttpReply, JsonValue, ToolResult, value_clas
 
 # The version of the formats that have a part for machines: since 2 it is short unless the route says `full`.
 VERSION: Final = 2
-# Details of an escalation that have a place of their own here.
+# Details of an escalation that have a separate place here.
 _OWN_PLACE: Final = frozenset({"history", "original_call", "status"})
 # Words of one error beside a feedback that has them all, in code points.
 _BRIEF: Final = 80
@@ -45,8 +45,7 @@ def write_tool_result(view: FailureView) -> JsonValue:
 
 
 def make_error_part(view: FailureView) -> dict[str, JsonValue]:
-    """The machine part: what happened, error by error, and where the model stands. Compact: without the words that the
-    feedback has."""
+    """The machine part: the failure, error by error, and the model's attempt. Compact: without the feedback's words."""
     result = view.result
     failure, attempt = result.failure, result.attempt
     message, status = parts.write_message(view), parts.choose_status(result)
@@ -92,7 +91,7 @@ MCP_FEEDBACK: Final = "toolcall-proxy/feedback"
 
 
 def write_mcp(view: FailureView) -> dict[str, JsonValue]:
-    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`; never `structuredContent`: an SDK
+    """MCP's `CallToolResult`: the feedback as text, the part for machines in `_meta`. Never `structuredContent`: an SDK
     checks it by the tool's outputSchema and drops our text, one framework shows its model nothing else."""
     return {
         "content": [{"type": "text", "text": render_feedback(view)}],
@@ -125,8 +124,8 @@ def write_problem(view: FailureView) -> dict[str, JsonValue]:
 
 
 def write_gomind(view: FailureView) -> JsonValue:
-    """GoMind's `ToolResponse`, with GoMind's code where it has one; the header `Tool-Error` has ours. `details` stays
-    a flat map of strings, and holds the feedback as `feedback`."""
+    """GoMind's `ToolResponse`, with GoMind's code if it has one; the header `Tool-Error` has ours. `details` stays a
+    flat map of strings, and holds the feedback as `feedback`."""
     result = view.result
     failure = result.failure
     return {
@@ -290,7 +289,7 @@ _DEFAULT: Final = "tool_result"
 
 @lru_cache(maxsize=64)  # clients send the same few
 def prefers_problem(accept: str) -> bool:
-    """Whether an Accept header asks for problem details, and not for plain JSON with more weight (RFC 9110, 12.5.1)."""
+    """Returns whether an Accept header requests problem details, with no less weight than JSON (RFC 9110, 12.5.1)."""
     weights: dict[str, float] = {}
     for part in accept.lower().split(","):
         media_type, *parameters = (piece.strip() for piece in part.split(";"))
@@ -317,9 +316,9 @@ def render_failure(
 ) -> HttpReply:
     """The HTTP answer to a failed call.
 
-    `format` is a name in `FORMATS` or `auto`, `error_status` is `category` or `ok` (always 200, because some agent
-    frameworks drop the body of a 4xx), `accept` the request's Accept header, `detail` how much the part for machines
-    holds. Never raises.
+    `format` is a name in `FORMATS` or `auto`; `error_status` is `category` or `ok` (always 200, because some agent
+    frameworks drop the body of a 4xx). `accept` is the request's Accept header, `detail` the extent of the part for
+    machines. Never raises.
     """
     name = choose_format(format, accept)
     chosen = FORMATS[name]

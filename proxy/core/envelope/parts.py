@@ -1,4 +1,4 @@
-"""What several wire formats show of a failure, in the body (its errors, details, guidance and escalation) and in the
+"""The parts of a failure in several wire formats: in the body (its errors, details, guidance and escalation) and in the
 response headers."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VALIDATION_GUIDANCE: Final = (
 )
 # One detail or hint, in code points: an upstream's own words can be long.
 _DETAIL: Final = 600
-# The same where the part for machines is compact; all of its errors, details and functions together, in bytes.
+# The same if the part for machines is compact; all of its errors, details and functions together, in bytes.
 _BRIEF: Final = 120
 _ERRORS_ROOM: Final = 1200
 # The words of one error in a compact answer, each in bytes of JSON at most.
@@ -67,7 +67,8 @@ def list_errors(view: FailureView) -> list[JsonValue]:
 
 
 def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
-    """What an error says, expects and was sent (Acode FR-004, FR-006, FR-007), each within its share; and its bytes."""
+    """Returns the words of an error, its expectation and the sent value (Acode FR-004, FR-006, FR-007), each within its
+    share; and its bytes."""
     words: dict[str, JsonValue] = {}
     size = 1  # one brace more than there are commas
     for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
@@ -301,8 +302,8 @@ def read_retry_after(text: str) -> str:
 
 
 def make_repair_headers(made: Sequence[Repair], name: str = "Tool-Repairs") -> Headers:
-    """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs. What a model
-    changed is in `Tool-Corrections` likewise: `semantic_retry;path=/amount, ...`, by its layer."""
+    """`Tool-Repairs: rule;path=/a/b, ...`, at most 20 entries and then `more=n`; empty without repairs. Changes by a
+    model are in `Tool-Corrections` likewise: `semantic_retry;path=/amount, ...`, by its layer."""
     if not made:
         return ()
     entries = [f"{change.rule};path={_path(format_pointer(change.path))}" for change in made[:_LISTED]]
@@ -333,14 +334,14 @@ def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) 
 
 
 def _quote_text(text: str) -> str:
-    """A text as a String of RFC 9651, or as a Display String where it is not plain ASCII."""
+    """Returns a text as a String of RFC 9651, or as a Display String if it is not plain ASCII."""
     if text.isascii() and text.isprintable():
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return '%"' + quote(text, safe=_SAFE_IN_TEXT, errors="replace") + '"'
 
 
 def _path(pointer: str) -> str:
-    """A path as header text: percent-encoded where it is not plain ASCII or would end the entry."""
+    """Returns a path as header text: percent-encoded if it is not plain ASCII or would end the entry."""
     if len(pointer) <= _LONGEST_PATH and _PLAIN_PATH.fullmatch(pointer):
         return pointer
     return quote(pointer[:_LONGEST_PATH], safe=_SAFE_IN_PATH, errors="replace")

@@ -34,7 +34,7 @@ _PATH: Final = 120
 _NAME: Final = 100
 _STEPS: Final = 64
 
-# What the part for machines holds: the words of the feedback once more (`full`), or each error in short.
+# The content of the part for machines: the words of the feedback once more (`full`), or each error in short.
 Detail = Literal["compact", "full"]
 
 
@@ -142,7 +142,7 @@ _MOST_PATHS: Final = 1024
 
 # --- notes on the call as a whole -------------------------------------------------------------------------------------
 LONGEST_NOTE: Final = 480
-# What a detail means in words. `{value}` is the detail's text.
+# The meaning of a detail in words. `{value}` is the detail's text.
 _NOTES: Final = {
     ("executed", "no"): "The tool did not run.",
     ("executed", "yes"): "The tool did run.",
@@ -161,7 +161,7 @@ _OPEN_NOTES: Final = {
     "errors": "Its answer: {value}",
     "retry_after": "Wait {value} before the next call.",
 }
-# Details for machines alone.
+# Details only for machines.
 _NO_NOTES: Final = frozenset(
     {"upstream_status", "executed", "reason", "sends", "failed_with", "hint", "did_you_mean", "used", "limit"}
 )
@@ -209,7 +209,7 @@ _LINE_OF_WORDS: Final = re.compile(r"(?:[\w.$/#\[\]-]{1,120}: )?(.+?)(?: \((\w[\
 
 
 def _is_shown(line: str, shown: str) -> bool:
-    """Returns whether a text holds the words of a line and each value of its data; a code alone is no news."""
+    """Returns whether a text holds the words of a line and each value of its data; just a code is no news."""
     found = _LINE_OF_WORDS.fullmatch(line)
     if line in shown or found is None:
         return line in shown
@@ -225,7 +225,7 @@ def _is_shown(line: str, shown: str) -> bool:
 _JSON_ONLY: Final = (
     "Please correct these errors and answer again with the corrected JSON only: no other text around it."
 )
-# What to do about a value, if that is one thing; every other code: correct it.
+# The remedy for a value, if that is one thing; every other code: correct it.
 _VERBS: Final = {codes.REQUIRED_MISSING: "add", codes.STRING_LENGTH: "change the length of"}
 # The same for an unknown key, by how its hint begins; and how the hint of a missing key names where its value is.
 _OF_UNKNOWN: Final = {
@@ -248,7 +248,7 @@ def summarize_escalation(result: ToolResult) -> str:
 
 
 def write_remedy(result: ToolResult) -> str:
-    """What to do next, in one line."""
+    """Returns the next step for the model, in one line."""
     failure, may_retry = result.failure, result.failure.may_retry
     if result.finalising and failure.violations:
         return _ASK if result.escalated else _JSON_ONLY
@@ -289,7 +289,7 @@ def _names_unknown(result: ToolResult) -> bool:
 
 
 def _write_stop(result: ToolResult) -> str:
-    """What to do after the last attempt: what to tell the user is what is known to be wrong."""
+    """Returns the step after the last attempt: to tell the user the known errors."""
     failure, tool = result.failure, quote_name(result.call.tool) if result.call.tool else "a tool"
     failed_with = failure.details.get("failed_with", "")
     if failure.container is not None:

@@ -1,9 +1,9 @@
 """Adds what makes the next call right to an answer with errors: the tool's signature and an example.
 
 The example (`make_example`) has the good values that the caller sent, and placeholders for what is wrong or missing. It
-never invents a plausible value for a wrong one: where a value cannot be known, `<string>` or `<integer>` stands in its
-place, and the example is marked as incomplete (docs/contract.md). Of a union the branch is drawn that the caller
-meant; where that is open, a placeholder stands for the property that tells the branches apart.
+never invents a plausible value for a wrong one. In place of an unknown value it has `<string>` or `<integer>`, and the
+example is marked as incomplete (docs/contract.md). Of a union the example shows the branch that the caller meant; if
+that is open, a placeholder replaces the property that distinguishes the branches.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
     safe = make_copyable(check, value, base, result.limits)
     text = "" if safe is ABSENT else dumps_known(safe).decode()
     complete = is_valid and safe == value and not ('"<' in text and _holds_placeholder(safe))
-    # What was refused is no example, nor are arguments without a key that may stand for another.
+    # Refused arguments are no example, nor are arguments without a key that may have another name.
     is_refused = sent is not ABSENT and are_equal(safe, sent)
     if (
         safe is ABSENT
@@ -82,12 +82,12 @@ def add_advice(result: ToolResult, policy: ToolPolicy | None) -> ToolResult:
 
 # Failures by which a tool refuses its arguments without saying which: the answer says all the same what it takes.
 _UNPLACED: Final = (codes.UPSTREAM_REJECTED_ARGUMENTS, codes.INVALID_REQUEST)
-# How the hint begins where it is open which field an unknown key stands for.
+# The beginnings of a hint if it is open which field an unknown key means.
 _ASKING: Final = ("If you", "If no", "Did you", "Name it so", "It belongs to", "It may belong to")
 
 
 def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[str, ...]:
-    """What the tool takes, in several sizes: the schema itself, where it is shorter than its description."""
+    """Returns the accepted arguments in several sizes: the schema itself, if it is shorter than its description."""
     shown: list[Pointer] = []
     missing: list[Pointer] = []
     undeclared: list[Pointer] = []
@@ -102,7 +102,7 @@ def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) ->
         elif path:
             shown.append(path)
     candidates: list[Pointer] = []
-    for place in around:  # the fields that unknown keys of an object may stand for
+    for place in around:  # the fields that unknown keys of an object may mean
         holder, declared = find_value(sent, place), list_declared_at(check, place)
         if isinstance(holder, dict):
             unsent = {key: member for key, member in declared.items() if key not in holder}
@@ -138,9 +138,9 @@ _MOST_DRAWN: Final = 512
 def make_example(
     check: Check, sent: JsonValue = ABSENT, places: Mapping[Pointer, str] = MappingProxyType({})
 ) -> tuple[JsonValue, bool]:
-    """Arguments with every required key, those at `places` too (with what is expected there in words), and the caller's
-    good values (`sent`, with `WRONG` in the place of the others); and whether they are valid as they stand, else they
-    only show the shape. `ABSENT` where not even that can be shown. Deterministic; never raises."""
+    """Returns arguments with every required key, those at `places` too (with their expectation in words), and the
+    caller's good values (`sent`, with `WRONG` in the place of the others). Also returns whether they are valid;
+    otherwise they only show the shape. `ABSENT` if not even that can be shown. Deterministic; never raises."""
     try:
         sketch = _Sketch(check, Work(SKETCHING), sent)
         value = sketch.draw(check.root, sent, 0)
@@ -160,13 +160,13 @@ class _Sketch:
         self.holders: set[int] = set()  # containers with a wrong value inside, by identity
         _find_holders(sent, self.holders)
         self.items: set[int] = set()  # the items that are being drawn, by their schema's identity
-        # What was drawn where nothing was sent, and the work it took, by the schema's identity and the depth. Where a
-        # search may be given up for want of work, what is drawn depends on the call, and no other call gets it.
+        # The drawings of places without a sent value, and their work, by the schema's identity and the depth. If a
+        # search may be given up for want of work, a drawing depends on the call, and no other call gets it.
         kept = check.schemas.memos if check.linear else {}
         self.drawn: dict[tuple[int, int], tuple[JsonValue, int]] = kept.setdefault("drawings", {})
 
     def is_accepted(self, schemas: Iterable[Node], value: JsonValue) -> bool:
-        """Whether every schema of a place accepts a value."""
+        """Returns whether every schema of a place accepts a value."""
         is_wrong = value is WRONG or id(value) in self.holders
         for schema in schemas:
             if is_wrong:
@@ -178,7 +178,7 @@ class _Sketch:
         return True
 
     def draw(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
-        """The sent value where it is good; else the first drawing that is accepted, or else the first of all."""
+        """Returns the sent value if it is good; otherwise the first accepted drawing, or else the first of all."""
         if sent is not ABSENT and sent is not WRONG:
             self.work.spend(_PLACE)
             return sent if self.is_accepted((node,), sent) else self.draw_unsent(node, sent, depth)
@@ -203,7 +203,7 @@ class _Sketch:
         return first
 
     def add(self, value: JsonValue, path: Pointer, expected: str) -> JsonValue:
-        """The value with a drawing at a path where an object lacks a key that it may have."""
+        """Returns the value with a drawing at a path if an object lacks a key that it may have."""
         if find_value(value, path) is not ABSENT:
             return value
         missing = next(index for index in range(len(path)) if find_value(value, path[: index + 1]) is ABSENT)
@@ -262,7 +262,8 @@ class _Sketch:
         yield from self.plain(parts, site, depth)
 
     def draw_undecided(self, branches: list[Node], sent: JsonValue) -> JsonValue:
-        """What was sent with a placeholder for what tells the branches apart, None where it is known which is meant."""
+        """Returns the sent object with a placeholder for the key that distinguishes branches, None if the branch is
+        known."""
         if not isinstance(sent, dict) or len(branches) < 2:
             return None
         for key, choices in list_shared_choices(tuple(branches)):
@@ -304,7 +305,7 @@ class _Sketch:
         return drawn
 
     def object(self, parts: tuple[Node, ...], given: dict[str, JsonValue], depth: int) -> dict[str, JsonValue]:
-        """Good members as they came; required members are drawn where they are wrong or missing."""
+        """Returns good members as they came; required members are drawn if they are wrong or missing."""
         wanted, known = list_required(parts), list_declared(parts)
         is_map = not known and any(part.additional is not None and not part.additional.never for part in parts)
         named = [key for key, item in given.items() if is_map or key in known or key in wanted or item is WRONG]
@@ -324,8 +325,8 @@ class _Sketch:
 
 
 def _draw_listed(site: Site, sent: JsonValue) -> JsonValue:
-    """The only value that a place lists, or a placeholder for all that it takes; `ABSENT` if it lists none, and if
-    what was sent there is of a type that it takes beside them."""
+    """Returns the only value that a place lists, or a placeholder for all that it takes. `ABSENT` if it lists none, and
+    if the sent value is of a type that it takes beside them."""
     rest = list_unlisted_types(site)
     if site.choices is None or site.free_text or (isinstance(sent, dict | list) and name_json_type(sent) in rest):
         return ABSENT
@@ -337,7 +338,7 @@ def _draw_listed(site: Site, sent: JsonValue) -> JsonValue:
 
 
 def _find_holders(value: JsonValue, holders: set[int]) -> bool:
-    """Whether a value holds `WRONG` at any depth; the containers that do are added to `holders`, by identity."""
+    """Returns whether a value holds `WRONG` at any depth; adds the containers that do to `holders`, by identity."""
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     found = False
     for item in members:

@@ -238,7 +238,7 @@ def may_take(node: Node, value: JsonValue) -> bool:
 
 
 def write_default(member: Node) -> str:
-    """A hint with a property's default, where that is a plain value which the property takes; else ''."""
+    """Returns a hint with a property's default, if that is a plain value which the property takes; otherwise ''."""
     default = member.get("default")
     if isinstance(default, dict | list) or default is None or default is ABSENT or is_sensitive(member):
         return ""

@@ -1,6 +1,6 @@
 """Broken keywords -> violations a model can act on: code, place, what was expected, and a hint (docs/contract.md).
 
-Single keywords are worded by the table of `wording.py`; unions are explained here, by their nearest branch; then a
+Single keywords are worded by the table of `wording.py`; unions are explained here, by their nearest branch. Then a
 second pass (`misplaced.py`) looks at the whole: an unknown key that was meant for a missing one, a key in the wrong
 place, a wrapper around the arguments. Deterministic; at most 100 violations.
 """
@@ -60,7 +60,7 @@ _LONGEST_NAME: Final = 400
 def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguity]) -> tuple[Violation, ...]:
     """Everything that is wrong with a refused value, at most 100 findings.
 
-    `ambiguous` are the places at which the repair engine would not choose; VAL-012 stands there alone.
+    `ambiguous` are the places at which the repair engine would not choose; each has only VAL-012.
     """
     found: list[Violation] = []
     for broken in check.list_broken(value)[:MAX_VIOLATIONS]:  # each has a violation, or several
@@ -150,8 +150,8 @@ def _word_keyword(check: Check, broken: BrokenKeyword, value: JsonValue, root: J
 
 
 def _read_marks(check: Check, broken: BrokenKeyword) -> tuple[Severity, bool, bool]:
-    """What a schema says of one of its keywords: how grave it is, `x-severity: warning` or `{keyword: severity}`
-    (docs/reference/codes.md), whether its values are secret, and whether it has words of its own for a value."""
+    """Returns a schema's marks on one of its keywords: its severity, `x-severity: warning` or `{keyword: severity}`
+    (docs/reference/codes.md), whether its values are secret, and whether it has its own words for a value."""
     node, keyword, is_union = broken.node, broken.keyword, bool(broken.branches)
     memo: dict[tuple[int, str, bool], tuple[Severity, bool, bool]] = node.schemas.memos.setdefault("marks", {})
     marks = memo.get((id(node), keyword, is_union))
@@ -167,8 +167,8 @@ def _read_marks(check: Check, broken: BrokenKeyword) -> tuple[Severity, bool, bo
 
 # --- unions ---------------------------------------------------------------------------------------------------------
 def _union(check: Check, broken: BrokenKeyword, value: JsonValue, root: JsonValue, most: int) -> Iterator[Violation]:
-    """What is wrong with a value that fits no branch: at the property that distinguishes branches, inside the nearest
-    branch, or VAL-011 with what each branch lacks."""
+    """Explains a value that fits no branch: at the property that distinguishes branches, inside the nearest branch, or
+    by VAL-011 with what each branch lacks."""
     branches = broken.node.any_of if broken.keyword == "anyOf" else broken.node.one_of
     if broken.keyword == "oneOf" and any(not lacks for lacks in broken.branches):
         fitting = [str(index + 1) for index, lacks in enumerate(broken.branches) if not lacks]
@@ -214,7 +214,7 @@ def _explain_undecided(broken: BrokenKeyword, branches: tuple[Node, ...], value:
         key, found = named[0]
         every = tuple(dict.fromkeys(choice for choices in found for choice in choices if isinstance(choice, str)))
         made = make_choice_violation((*broken.path, key), value[key], broken.node, every)
-        return replace(made, keyword=broken.keyword)  # each choice has fields of its own
+        return replace(made, keyword=broken.keyword)  # each choice has other fields
     absent = next(((key, choices) for key, choices in list_shared_choices(branches) if key not in value), None)
     if named or absent is None:
         return None
@@ -258,8 +258,8 @@ def _no_branch(
 
 
 def _lack(check: Check, broken_there: tuple[BrokenKeyword, ...], root: JsonValue) -> str:
-    """What one branch misses, in a few words. The keywords of `_UNSAID` have their own message: what a place takes says
-    nothing of them."""
+    """Returns the errors of one branch, in a few words. The keywords of `_UNSAID` have their own message, because the
+    accepted values of a place do not mention them."""
     words = []
     for broken in broken_there[:3]:
         where = cut(format_pointer(broken.path), 60) or "it"

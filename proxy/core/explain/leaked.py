@@ -1,12 +1,12 @@
 """Markup of a tool call that leaked into one of its values.
 
-Models write calls as text: `<invoke>`, `<parameter name="x">`, `<|channel|>`. Where a client's parser loses its place,
-the rest of the call lands in a string argument, passes every schema and corrupts data without anyone noticing. A text
-is refused where that is certain:
+Models write calls as text: `<invoke>`, `<parameter name="x">`, `<|channel|>`. If a client's parser loses its place, the
+rest of the call lands in a string argument, passes every schema and corrupts data without anyone noticing. A text is
+refused if that is certain:
 
-* it ends in a closing tag of a call whose opening tag it does not hold: `...</payload>\\n</invoke>`;
-* its tags do not match, and they name a declared property that the call lacks:
-  `...</content>\\n<parameter name="tags">`.
+  * it ends in a closing tag of a call whose opening tag it does not hold: `...</payload>\\n</invoke>`;
+  * its tags do not match, and they name a declared property that the call lacks:
+    `...</content>\\n<parameter name="tags">`.
 
 A text that is nothing but such tags is judged by what they mean, however loosely they are spelt: `</ in voke>`,
 `</vendor:parameter>`, `</vendor parameter>`.
@@ -42,7 +42,7 @@ _ARG_KEY: Final = re.compile(rf"<{_NAMESPACE}arg_key>\s*([\w.-]+)\s*<")
 # Tokens of chat templates: `<|channel|>`, `<|im_end|>`, `<｜tool▁calls▁end｜>`.
 _TOKEN: Final = re.compile(r"<[|｜][A-Za-z_▁]{1,40}[|｜]>")
 _CLOSING_TOKEN: Final = re.compile(r"<[|｜](?:[\w▁]*[_▁])?(?:end|call|return|eot_id)[|｜]>\Z")
-# A tag of a call with separators in it, also behind a vendor's prefix, and a text of such tags alone.
+# A tag of a call with separators in it, also behind a vendor's prefix, and a text of only such tags.
 _LOOSE: Final = (
     r"<\s*(?P<close>/?)\s*(?P<name>[A-Za-z|｜](?:[\w .:/|｜-]{0,60}?\w)?)\s*(?P<rest>(?:\bname\s*)?=[^<>]*)?>"
 )
@@ -52,7 +52,7 @@ _TAGS_ALONE: Final = re.compile(rf"(?:\s*{re.sub(r'[(][?]P<[a-z]+>', '(?:', _LOO
 _BARE_NAMES: Final = {name.replace("_", ""): name for name in _CALL_TAGS}
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MOST: Final = 20
-# A longer text is searched at its end alone, where a leak is.
+# A longer text is searched only at its end, the usual place of a leak.
 _LONGEST: Final = 200_000
 # A longer text is not looked through for loosely spelt tags.
 _LONGEST_TAGS: Final = 2_000

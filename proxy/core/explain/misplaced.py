@@ -42,7 +42,7 @@ _LONGEST_NAME: Final = 100
 
 
 def relate_fields(check: Check, root: JsonValue, found: list[Violation]) -> list[Violation]:
-    """Pairs missing keys with the unknown ones that stand for them; says where a misplaced key stands."""
+    """Pairs missing keys with the unknown ones that mean them; names the place of a misplaced key."""
     wrapper = find_wrapper(check, root)
     if wrapper:
         found = list(_explain_wrapper(root, wrapper, found))
@@ -84,7 +84,7 @@ def _explain_wrapper(root: JsonValue, wrapper: str, found: list[Violation]) -> I
 
 
 def _ask_for_meaning(violation: Violation, candidates: Mapping[Pointer, list[Pointer]]) -> Violation | None:
-    """An unknown key that may stand for one of several missing keys, or they for it; None for any other."""
+    """Returns an unknown key that may mean one of several missing keys, or they it; None for any other."""
     wanted = [key for key, paths in candidates.items() if violation.path in paths]
     is_open = len(wanted) > 1 or any(len(candidates[key]) > 1 for key in wanted)
     if violation.code is not codes.UNKNOWN_FIELD or not is_open:
@@ -101,11 +101,11 @@ def _find_source(
     places: Mapping[str, list[Pointer]],
     candidates: Mapping[Pointer, list[Pointer]],
 ) -> tuple[str, Pointer]:
-    """A hint about the value that was sent in place of a missing key, and where it stands: beside the key under another
-    name, or elsewhere under its own.
+    """Returns a hint about the value that was sent in place of a missing key, and its place: beside the key under
+    another name, or elsewhere under its own.
 
-    A rename is advised where no other pairing is possible, the names are the same but for case, separators and plural,
-    and the value is accepted there; else the hint names the candidates, and the caller decides.
+    It advises a rename if no other pairing is possible, the names differ only in case, separators and plural, and the
+    value is accepted there. Otherwise the hint names the candidates, and the caller decides.
     """
     place, name = missing.path[:-1], cut(str(missing.path[-1]), 60)
     close = candidates[missing.path]
@@ -160,8 +160,8 @@ def _ask_about_unknown(check: Check, root: JsonValue, missing: Violation) -> str
 
 
 def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> dict[Pointer, Pointer]:
-    """Where the value of a missing key stands, under another name beside it or elsewhere under its own: the place of
-    each such key -> the place of its value, which is accepted there."""
+    """Returns the place of each missing key -> the place of its value, which is accepted there: under another name
+    beside it, or elsewhere under its own."""
     missing = [each for each in found if each.code is codes.REQUIRED_MISSING and each.hint and each.path][:_PAIRED]
     if not missing:
         return {}
@@ -174,9 +174,9 @@ def find_renames(check: Check, root: JsonValue, found: Iterable[Violation]) -> d
 
 
 def _find_candidates(check: Check, root: JsonValue, missing: list[Violation]) -> dict[Pointer, list[Pointer]]:
-    """For each missing key the unknown keys beside it that may stand for it. A name that equals it but for case and
+    """Returns for each missing key the unknown keys beside it that may mean it. A name that equals it but for case and
     separators is the only one; a short form (`lat` for `latitude`) and a likeness are not weighed against each other.
-    Where a pairing is open, it may be every unknown key that no other missing key has for sure."""
+    If a pairing is open, it may be every unknown key that no other missing key has for sure."""
     found: dict[Pointer, list[Pointer]] = {}
     for violation in missing:
         place, name = violation.path[:-1], str(violation.path[-1])
@@ -207,7 +207,7 @@ def list_unknown_beside(check: Check, root: JsonValue, place: Pointer) -> list[s
 
 
 def find_named_places(root: JsonValue, names: set[str]) -> dict[str, list[Pointer]]:
-    """Where keys of these names stand in a value, at most three places each; the first 20,000 members are searched."""
+    """Returns the places of keys of these names in a value, at most three each; searches the first 20,000 members."""
     found: dict[str, list[Pointer]] = {name: [] for name in names}
     stack: list[tuple[JsonValue, Pointer]] = [(root, ())] if names else []
     left = _SEARCHED
@@ -227,7 +227,7 @@ _OF_SCHEMAS: Final = frozenset({"type", "enum", "anyOf", "description", "$ref"})
 
 
 def find_wrapper(check: Check, root: JsonValue) -> str:
-    """A hint where the arguments stand inside a wrapper key, or several calls inside one, or are a schema."""
+    """Returns a hint if the arguments are inside a wrapper key, or several calls inside one, or are a schema."""
     schemas = root.get("properties") if isinstance(root, dict) else None
     if not isinstance(schemas, dict) and (not isinstance(root, dict) or len(root) != 1):
         return ""
@@ -264,13 +264,13 @@ class _Wrong:
         return "WRONG"
 
 
-# Stands where a value was refused.
+# Replaces a refused value.
 WRONG: Final = _Wrong()
 
 
 def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tuple[JsonValue, dict[Pointer, str]]:
-    """What was sent well, each value at its place, with `WRONG` in the place of others: left out, the user's wish would
-    be lost; and the places that an example shows, with what is expected there."""
+    """Returns the good values, each at its place, with `WRONG` in the place of others: without them, the user's wish
+    would be lost. Also returns the places that an example shows, with their expectations."""
     wrong: dict[Pointer, str] = {}
     missing: dict[Pointer, str] = {}
     kept, dropped = sent, set[str | int]()
@@ -306,13 +306,13 @@ def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tupl
     return kept, missing | wrong
 
 
-# What is wrong with a key, not with its value.
+# The errors of a key, not of its value.
 _OF_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
 
 
 def _find_respelt(check: Check, root: JsonValue, sent: JsonValue) -> dict[Pointer, Pointer]:
-    """The required keys that stand under another spelling (`tableName` for `table_name`) with a value that is accepted
-    there: the place of each -> the place of its value in `sent`. `root` may hold `WRONG`, which no schema can judge."""
+    """Returns the required keys that were sent under another spelling (`tableName` for `table_name`), with a value that
+    is accepted: the place of each -> the place of its value in `sent`. `root` may hold `WRONG`."""
     if not isinstance(root, dict):
         return {}
     wanted = {name for node in check.root.always for name in node.required if name not in root}

@@ -1,7 +1,7 @@
 """The places of a value and the schemas that judge them.
 
-`find_nodes_at` gives the schemas that always judge a place, `find_possible_nodes` those of branches as well, and
-`walk_places` every place of a value with the schemas that judge it, branches that take it included.
+`find_nodes_at` gives the schemas that always judge a place, `find_possible_nodes` those of branches as well.
+`walk_places` gives every place of a value with the schemas that judge it, branches that take it included.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def find_child(node: Node, step: str | int) -> Node | None:
 
 
 def list_members(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
-    """The keys or indexes of an object or array with what stands there; nothing for any other value."""
+    """Returns the keys or indexes of an object or array with their values; nothing for any other value."""
     if isinstance(value, dict):
         return value.items()
     return enumerate(value) if isinstance(value, list) else ()
@@ -108,7 +108,7 @@ def drop_member(value: JsonValue, path: Pointer) -> JsonValue:
 
 
 def is_taken_at(check: Check, path: Pointer, value: JsonValue) -> bool:
-    """Whether the schemas of a place accept a value there: one of the branches', where nothing else declares it."""
+    """Returns whether the schemas of a place accept a value there: without a declaration, one of the branches'."""
     if nodes := find_nodes_at(check, path):
         return all(check.accepts_at(node, value) for node in nodes)
     possible = find_possible_nodes(check, path)
@@ -136,7 +136,7 @@ def list_declared_keys(parts: Iterable[Node]) -> set[str]:
     or a schema for every other key."""
     parts = list(parts)
     rests = [part.additional.raw for part in parts if part.additional is not None]
-    # `additionalProperties` with a schema of its own declares other keys in kind.
+    # `additionalProperties` with a non-empty schema declares other keys in kind.
     if any(part.pattern_properties for part in parts) or any(isinstance(rest, dict) and rest for rest in rests):
         return set()
     return {key for part in parts for key in part.properties}

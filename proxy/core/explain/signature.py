@@ -1,9 +1,9 @@
-"""What a tool takes, in TypeScript-like shorthand: `{path: string (required), encoding?: 'utf-8' | 'ascii'}`.
+"""The arguments of a tool in TypeScript-like shorthand: `{path: string (required), encoding?: 'utf-8' | 'ascii'}`.
 
 `write_signature` writes a schema as a whole. `write_accepts` writes the `Accepts:` line of an answer in several sizes,
 longest first: where not everything fits, what is shown is chosen. First come the fields in error and those that an
-unknown key may mean, then those required, then fields near in words to what was sent; of the rest the
-names stand alone, and no name is cut while anything else is left to cut. What repeats is written once (`as 'from'`).
+unknown key may mean, then those required, then fields whose words are near the sent ones. The rest have only names, and
+no name is cut while anything else is left to cut. Repeated parts are written once (`as 'from'`).
 """
 
 from __future__ import annotations
@@ -130,12 +130,12 @@ SHORT_ACCEPTS: Final = 360
 _ALL_KEYS: Final = 400
 # `Accepts` lines that a schema remembers: models repeat their mistakes.
 _REMEMBERED: Final = 16
-# What takes more characters to spell holds names that a client has made up: its line is not remembered.
+# A longer key holds names that a client has made up: its line is not remembered.
 _LONGEST_KEY: Final = 2000
 
 
 def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
-    """A schema in TypeScript-like shorthand, `depth` levels of it, at most 500 places; `...` stands for the rest."""
+    """A schema in TypeScript-like shorthand, `depth` levels of it, at most 500 places; `...` replaces the rest."""
     memo: dict[tuple[int, int], str] = node.schemas.memos.setdefault("signature", {})
     text = memo.get((id(node), depth))
     if text is None:
@@ -145,9 +145,9 @@ def write_signature(node: Node, depth: int = MAX_DEPTH) -> str:
 
 @value_class
 class Focus:
-    """What an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items);
-    `candidates` are keys here that an unknown key may mean, which are shown with their description;
-    `missing` are keys that a schema declares and the call lacks, and `undeclared` those that no schema declares."""
+    """The parts that an `Accepts` line shows first. `inside` leads to the members that matter, by key (`*` for items).
+    `candidates` are keys here that an unknown key may mean, which are shown with their description. `missing` are keys
+    that a schema declares and the call lacks, and `undeclared` those that no schema declares."""
 
     inside: dict[str, Focus] = field(default_factory=dict)
     candidates: set[str] = field(default_factory=set)
@@ -163,8 +163,8 @@ class Focus:
 
 
 class Wanted(NamedTuple):
-    """The places of which a `Focus` is made: those that are shown first, and those of keys that are missing, that no
-    schema declares, or that an unknown key may mean."""
+    """The places of a `Focus`: those that are shown first, and those of keys that are missing, that no schema declares,
+    or that an unknown key may mean."""
 
     shown: tuple[Pointer, ...] = ()
     missing: tuple[Pointer, ...] = ()
@@ -174,7 +174,7 @@ class Wanted(NamedTuple):
 
 @value_class
 class _Size:
-    """How much is shown of what is not in focus: levels, keys of an object, and whether optional keys have types."""
+    """The shown part of places out of focus: levels, keys of an object, and whether optional keys have types."""
 
     depth: int
     keys: int
@@ -194,7 +194,7 @@ _ACCEPTS: Final = (
 
 
 def write_accepts(node: Node, wanted: Wanted) -> tuple[str, ...]:
-    """Returns what a schema takes, in several sizes, longest first; one where that is short."""
+    """Returns the accepted arguments of a schema in several sizes, longest first; one if that is short."""
     memo: dict[tuple[int, Wanted], tuple[str, ...]] = node.schemas.memos.setdefault("accepts", {})
     sizes = memo.get((id(node), wanted))
     if sizes is None:
@@ -268,7 +268,7 @@ class _Writer:
         return text if first == name else f" (as '{first}')"
 
     def write_map(self, parts: list[Node], depth: int, name: str) -> str:
-        """An object whose keys are not declared one by one: the form of their names and what stands under them."""
+        """Returns an object whose keys are not declared one by one: the form of their names and of their values."""
         rules = [(f"name with pattern {cut(pattern, _MAX_NAME)}", member)
                  for part in parts for pattern, member in part.pattern_properties.items()]  # fmt: skip
         rules += [("name", part.additional) for part in parts if part.additional is not None and part.additional.raw]

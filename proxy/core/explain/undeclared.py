@@ -1,9 +1,9 @@
-"""Keys that no schema declares: what each may mean, and where it belongs; and keys that are deprecated.
+"""Keys that no schema declares: their possible meanings and places; and keys that are deprecated.
 
 An unknown key often carries what the user asked for, under another name or at another place. The hint names the fields
-that it may mean, or the object that declares it; a key with neither is to be left out. A field is a
-candidate by likeness, by words that two names share, or by a word of the key that is in the field's description
-(`max_price` for `budget`, described as "Maximum price in EUR"). No key is taken for another: the caller decides.
+that it may mean, or the object that declares it; a key with neither is to be left out. A field is a candidate by
+likeness, by words that two names share, or by a word of the key in the field's description:
+for `max_price` this is `budget`, described as "Maximum price in EUR". No key is taken for another: the caller decides.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _GENERIC: Final = frozenset(
 def find_unknown_fields(check: Check, value: JsonValue, severity: Severity) -> Iterator[Violation]:
     """VAL-005 for every key no schema declares, where the schema itself would let it pass (`unknown_keys`).
 
-    At most 100; a value too large to search has one of its own, at the root.
+    At most 100; a value too large to search has only one, at the root.
     """
     try:
         with borrow_work(EXPLAINING) as work:
@@ -155,7 +155,7 @@ def _list_fields(names: Iterable[str]) -> str:
 
 
 def _explain_unknown(name: str, unsent: Mapping[str, Node], near: list[str]) -> str:
-    """What to do about an unknown key: it may carry a value that the tool takes under another name."""
+    """Returns the hint for an unknown key: it may carry a value that the tool takes under another name."""
     words = split_words(name)
     same = [key for key in near if split_words(key) == words and is_slip(name, key)]
     nearest = same[0] if len(same) == 1 else find_nearest(name, list(unsent)[:LOOKED_AT], slip=True)
@@ -189,7 +189,7 @@ def place_unknown(check: Check, root: JsonValue, violation: Violation) -> Violat
 
 
 def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:
-    """The places where objects that were sent, or may stand beside the key, lack its name and take its value."""
+    """Returns the places in objects that were sent, or may be beside the key, that lack its name and take its value."""
     name, value = str(path[-1]), find_value(root, path)
     if find_nearest(name, [key for key in list_declared_at(check, path[:-1]) if key != name]) is not None:
         return []  # it is like a field beside it
@@ -205,7 +205,7 @@ def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:
 
 
 def _list_absent_homes(check: Check, holder: dict[str, JsonValue], place: Pointer, name: str) -> Iterator[Pointer]:
-    """The places of a name inside objects that may stand beside a key and do not, or in the items of their lists."""
+    """Returns the places of a name inside objects that may be beside a key and are not, or in their lists' items."""
     queue: list[Pointer] = [(*place, key) for key in list_declared_at(check, place) if key not in holder]
     for path in islice(queue, _MOST_HOLDERS):
         below = list_declared_at(check, path)
@@ -236,7 +236,7 @@ def list_notices(check: Check, value: JsonValue) -> Iterator[Violation]:
 
 
 def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
-    """The fields, of those that were not sent, that an unknown key may stand for; best first, at most 4."""
+    """Returns the fields, of those that were not sent, that an unknown key may mean; best first, at most 4."""
     looked_at = dict(islice(unsent.items(), LOOKED_AT))
     name = name[:_LONGEST_COMPARED]
     # Words in the names of more than a fifth of many fields tell none from another.
@@ -248,7 +248,7 @@ def list_candidates(name: str, unsent: Mapping[str, Node]) -> list[str]:
 
 
 def _score(words: frozenset[str], name: str, key: str, node: Node) -> int:
-    """Returns how many words of an unknown key stand in a field's name, which count twice, and in its description."""
+    """Returns how many words of an unknown key are in a field's name, which count twice, and in its description."""
     if not words or not afford_work(_COMPARING):
         return 0
     shared = 2 * len(words & _words(key)) + len(words & _description_words(node))

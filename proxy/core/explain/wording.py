@@ -42,7 +42,7 @@ from proxy.core.schema.nodes import Node
 Word = Callable[[BrokenKeyword, JsonValue], Iterable[Violation]]
 
 
-# Code points of a value, a name or a limit that stands inside a message.
+# Code points of a value, a name or a limit inside a message.
 _SHORT: Final = 60
 _LONG: Final = 120
 
@@ -89,7 +89,7 @@ def _dependent(broken: BrokenKeyword, value: JsonValue) -> Iterator[Violation]:
                 yield make_missing_violation((*broken.path, name), hint=hint)
 
 
-# (sent, expected) -> what to do about it; "" stands for any type
+# (sent, expected) -> the remedy; "" means any type
 _TYPE_HINTS: Final = {
     ("null", ""): "null is not allowed here: send a value, or leave an optional field out.",
     ("string", "integer"): "Send a whole number without quotes or units.",
@@ -138,7 +138,7 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
         if not all(may_take(node, item) for item in value):
             hint = "Send one of what is expected, not a list."
         elif len(value) > 1 and len(path) < 2:
-            hint = _OF_SEVERAL[hint]  # what stands deeper cannot go into a call of its own
+            hint = _OF_SEVERAL[hint]  # a deeper value cannot be in a separate call
     return Violation(codes.TYPE_MISMATCH, path, message, expected, _or_leave_out(hint, value), value=value)
 
 
@@ -161,7 +161,7 @@ _BROKEN_BY: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def _list_pieces(path: Pointer, value: str, node: Node) -> list[JsonValue]:
-    """What stands between the commas of a text, if a list of that is taken here and may be shown; else nothing."""
+    """Returns the pieces between the commas of a text, if a list of them is taken here and may be shown, or none."""
     if "," not in value or len(value) > _LONG or is_secret_path(path) or is_sensitive(node):
         return []
     pieces: list[JsonValue] = [piece.strip() for piece in value.split(",")]
@@ -236,7 +236,7 @@ def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str]
     return known[1:]
 
 
-# What to do about a value that is not listed: one value is, several are, or other types are taken as well.
+# The remedies for a value that is not listed: one value is, several are, or other types are taken as well.
 EXACTLY: Final = ("Send it exactly so.", "Send one of these, exactly as written.")
 OR_ANOTHER: Final = "Send a listed value exactly as written, or another type that is expected."
 _LONGEST_SUGGESTION: Final = 200
@@ -367,7 +367,7 @@ _BOUND_HINTS: Final = {
 
 
 def _bound_hint(keyword: str, limit: JsonValue, value: JsonValue) -> str:
-    if keyword == "format":  # an example of it, and the time zone where that is what is missing
+    if keyword == "format":  # an example of it, and the time zone if that is missing
         shown = _FORMATS.get(limit, "") if isinstance(limit, str) else ""
         clock = limit in ("date-time", "time") and isinstance(value, str) and ":" in value
         return f"{_ZONE} {shown}" if clock and not _HAS_ZONE.search(str(value).strip()) else shown

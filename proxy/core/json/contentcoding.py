@@ -81,7 +81,7 @@ def list_data(body: bytes) -> Iterator[bytes]:
 
 # --- content codings (RFC 9110 section 8.4.1) -------------------------------------------------------------------------
 class Undecodable(Enum):
-    """Why a body cannot be decoded."""
+    """The reason why a body cannot be decoded."""
 
     UNKNOWN = "unknown content coding"
     BROKEN = "broken content coding"

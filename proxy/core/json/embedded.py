@@ -3,8 +3,8 @@
 `find_embedded` finds JSON in prose, `Here is the result: {...}`: each outermost object and array, as bytes and value. A
 text that ends inside a bracket may have been cut off, and then no value in it can be trusted: there is no result.
 
-`read_python_value` reads `"['a', 'b']"` as the list that it spells. A literal counts only if it consists of JSON values
-alone: lists, dicts with text keys, text, numbers in JSON's spelling (which they keep), True, False, None.
+`read_python_value` reads `"['a', 'b']"` as the list that it spells. A literal counts only if it consists of nothing but
+JSON values: lists, dicts with text keys, text, numbers in JSON's spelling (which they keep), True, False, None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLOSES: Final = {b"}": b"{", b"]": b"["}
 
 
 def find_embedded(text: bytes, limits: TextLimits) -> list[tuple[bytes, JsonValue]]:
-    """The JSON objects and arrays in a text, in their order; none where the text may have been cut off."""
+    """Returns the JSON objects and arrays in a text, in their order; none if the text may have been cut off."""
     if len(text) > _LONGEST:
         return []
     found: list[tuple[bytes, JsonValue]] = []
@@ -87,9 +87,9 @@ _PARSING: Final = Lock()
 
 
 def read_python_value(text: str) -> JsonValue | None:
-    """The list or dict that a text spells as one Python literal of JSON values alone, or None. Never raises. Its tokens
-    are those of JSON, but for the spelling of texts and names and a comma at the end; they are joined to a JSON text,
-    and the strict reader says whether they are in order."""
+    """Returns the list or dict that a text spells as one Python literal of only JSON values, or None. Never raises. Its
+    tokens are those of JSON, but for the spelling of texts and names and a comma at the end. They are joined to a JSON
+    text, and the strict reader says whether they are in order."""
     text = text.strip(_SPACE)
     if text[:1] not in ("[", "{") or len(text) > _MAX_TEXT or not (tokens := _split(text)):
         return None

@@ -1,5 +1,5 @@
-"""Finds where a value is in a JSON text, so that an adapter can cut arguments out of a body or replace them
-without changing any other byte.
+"""Finds the place of a value in a JSON text, so that an adapter can cut arguments out of a body or replace them without
+changing any other byte.
 
 Only for texts that `jsontext.parse` has accepted: this scanner checks nothing, and relies on unique keys.
 """

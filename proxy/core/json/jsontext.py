@@ -1,13 +1,13 @@
 """Strict JSON in, exact JSON out, and JSON Pointer.
 
-Reading (RFC 8259, I-JSON where the two differ) refuses what two parsers could read differently: a byte order mark,
-invalid UTF-8, lone surrogates, NaN and Infinity, duplicate keys at any depth, numbers that overflow a double,
-integers over 4,300 digits, trailing bytes, too much depth, too many nodes. `strictreader.py` reads and reports errors;
-`fast_json.py` reads the texts that it can prove right, and does so faster. What models send is read by `read_document`,
-which repairs a text that cannot be read (`textrepair.py`).
+Reading (RFC 8259, I-JSON if the two differ) refuses texts that two parsers could read differently. Such a text has a
+byte order mark, invalid UTF-8, lone surrogates, NaN and Infinity, duplicate keys at any depth, or numbers that overflow
+a double. Or it has integers over 4,300 digits, trailing bytes, too much depth, or too many nodes. `strictreader.py`
+reads and reports errors; `fast_json.py` reads the texts that it can prove right, and does so faster. Models' texts are
+read by `read_document`, which repairs a text that cannot be read (`textrepair.py`).
 
-A number that is not a plain integer becomes a `float` where the shortest spelling of that float is the number's own
-text, and otherwise a `LosslessFloat`, which keeps the text. Both are exact. Code that compares numbers uses
+A number that is not a plain integer becomes a `float` if the shortest spelling of that float is the number's own text.
+Otherwise it becomes a `LosslessFloat`, which keeps the text. Both are exact. Code that compares numbers uses
 `make_decimal` or the engine's numbers. Writing keeps what was read: integers exact at any size, every other number by
 its own text. Only repaired arguments are written; clean ones are forwarded as the bytes that came.
 """
@@ -41,7 +41,7 @@ JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", 
 MAX_INTEGER_DIGITS: Final = 4300
 _EXACT: Final = Context(prec=MAX_PREC)
 _LENGTH: Final = Struct(">I")
-# The data was made by this program, or was already read within the limits of its own source.
+# For data of this program, or data that was already read within other limits.
 TRUSTED: Final = TextLimits(depth=1000, nodes=20_000_000)
 # A call without any text for its arguments; `decide` knows whether they count as `{}` (docs/repair.md).
 NO_ARGUMENTS: Final = Document(b"", None)
@@ -149,7 +149,7 @@ def _write_value(value: JsonValue) -> str:
 
 def write_canonical(value: JsonValue) -> bytes:
     """Writes equal values as equal bytes: keys in the order of RFC 8785 (by UTF-16 code units), and equal numbers
-    alike, exact at any size (`1`, `1.0` and `1e0`; RFC 8785 itself rounds to doubles)."""
+    alike, exact at any size. So `1`, `1.0` and `1e0` are alike; RFC 8785 itself rounds to doubles."""
     return _write_canonically(value).encode("utf-8", "surrogatepass")
 
 
@@ -204,7 +204,7 @@ def write_number(value: JsonValue) -> str:
 
 
 def make_decimal(value: JsonValue) -> Decimal:
-    """The exact value of a JSON number (int, LosslessFloat or float, which stands for its shortest spelling)."""
+    """Returns the exact value of a JSON number (int, LosslessFloat or float, which means its shortest spelling)."""
     if isinstance(value, LosslessFloat):
         return read_decimal(bytes(value).decode("ascii"))
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)

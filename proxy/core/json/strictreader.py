@@ -1,8 +1,8 @@
 """The strict reader of JSON text (jiter): gives the value that the text spells, or a problem with its place.
 
-It refuses what two parsers could read differently (jsontext.py lists it). jiter does not check overflow, our bounds and
-the sign of `-0`; those are checked afterwards, and only if a cheap look at the bytes shows that they can matter. The
-reader keeps the text of every number that is not a plain integer.
+It refuses texts that two parsers could read differently (jsontext.py lists them). jiter does not check overflow, our
+bounds and the sign of `-0`. Those are checked afterwards, and only if a cheap look at the bytes shows that they can
+matter. The reader keeps the text of every number that is not a plain integer.
 
 For a megabyte of small values these checks take a tenth of a second. A child process does them (`call/judging.py`),
 and a `KnownText` holds what it found; reading it again takes a tenth of the time. The value takes ten to forty times
@@ -122,7 +122,7 @@ def _survey(value: JsonValue, depth: int) -> tuple[bool, int, LosslessFloat | No
 
 
 def _find_place(value: JsonValue, number: LosslessFloat) -> Pointer:
-    """Returns where a number stands in a value, () where it stands deeper than a reader looks."""
+    """Returns the place of a number in a value, () if it is deeper than a reader looks."""
     queue: list[tuple[JsonValue, Pointer]] = [(value, ())]
     for holder, path in queue:
         members = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
@@ -169,7 +169,7 @@ def _position(text: bytes, offset: int) -> tuple[int, int]:
 
 
 # --- texts that were read before --------------------------------------------------------------------------------------
-# What an outline keeps: members of so many objects inside each other, texts of so many characters, keys of one object.
+# The content of an outline: members of so many nested objects, texts of so many characters, keys of one object.
 _LEVELS: Final = 4
 _SHORT: Final = 1024
 _KEYS: Final = 64
@@ -184,9 +184,8 @@ class PlainReader(StrEnum):
 
 
 class KnownText(bytes):
-    """A text with what was found in it under `limits`: the reader that it needs, or why it is unreadable; then also the
-    text that the repairs named in `repairs` make of it, with their names, and what `outline` makes of it (b'' for
-    nothing)."""
+    """A text with the results of reading it under `limits`: the reader that it needs, or why it is unreadable. Then
+    also the text that the repairs named in `repairs` make of it, with their names, and the `outline` (b'' for none)."""
 
     limits: TextLimits
     found: PlainReader | JsonProblem

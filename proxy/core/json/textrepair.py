@@ -23,7 +23,7 @@ _PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:\\|\\\\[A-Za-z0-9]")
 # A second drive is a second line of a text, whose `\n` is a line break.
 _DRIVE = re.compile(r"[A-Za-z]:\\")
-# Inside of a string: an escape, a backslash that means nothing, what has to be escaped, or a backslash alone.
+# Inside of a string: an escape, a backslash without a meaning, a character that needs an escape, or a single backslash.
 _SPECIAL: Final = re.compile(r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\(?P<needless>'|\$(?=[0-9]))|["\\\x00-\x1f]""")
 # Arguments are an object, or a string that holds one; no other text is repaired.
 _ARGUMENTS_START: Final = ("{", "[", '"')
@@ -35,7 +35,7 @@ _TEMPLATE: Final = (
 )
 _BEFORE_CALL: Final = re.compile(rf"\A\s*(?:(?:<{_TAG}>|{_TEMPLATE}|\[TOOL_CALLS\])\s*)+(?=[{{\[])")
 _AFTER_CALL: Final = re.compile(rf"\s*(?:(?:</{_TAG}>|{_TEMPLATE})\s*)+\Z")
-# What may be cut behind a complete object: one closing bracket, fences and a call's closing tags.
+# The text that may be cut behind a complete object: one closing bracket, fences and a call's closing tags.
 _CUT: Final = re.compile(rf"\s*[\]}}]?\s*(?:(?:```|</{_TAG}>|{_TEMPLATE})\s*)*\Z")
 _BARE_KEY: Final = re.compile(r"[A-Za-z_$][\w$]*(?=[ \t\n\r]*:)", re.ASCII)
 _NEXT = re.compile(r"[ \t\n\r]*(.)", re.DOTALL)
@@ -87,8 +87,8 @@ def _inside_fence(text: str) -> str | None:
 
 
 def _read_escaped(text: str) -> str | None:
-    """A text of which every quote is escaped once more, by a backslash or as an HTML entity, as it reads without that;
-    None for any other text, and if the result does not parse strictly."""
+    """Returns a text of which every quote is escaped once more, by a backslash or as an HTML entity, without these
+    escapes. None for any other text, and if the result does not parse strictly."""
     stripped = text.strip(_SPACE)
     if stripped[:1] != "{" or '"' in stripped.replace('\\"', ""):
         return None
@@ -273,7 +273,7 @@ class _Scanner:
         return at
 
     def _ends_here(self, at: int) -> bool:
-        """Returns whether a quote at `at` stands where a string can end."""
+        """Returns whether a string can end at a quote at `at`."""
         found = _NEXT.match(self.text, at + 1)
         return found is None or found[1] in _STRUCTURE_AFTER
 

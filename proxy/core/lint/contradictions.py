@@ -1,5 +1,5 @@
-"""Mistakes of a schema's author, for a report when a schema is loaded: places that no value can satisfy, keys that are
-required and refused, and defaults that their own type refuses. A model cannot get past the first two."""
+"""Mistakes of a schema's author, for a report when a schema is loaded. They are places that no value can satisfy, keys
+that are required and refused, and defaults that their own type refuses. A model cannot get past the first two."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _list_applied(root: Node) -> Iterator[Node]:
 _PLAIN: Final = frozenset(
     ["type", "properties", "required", "allOf", "$ref", "title", "description", "example", "examples", "default"]
 )
-# Keywords beside `enum` and `const` that refuse nothing of their own, or whose part is looked at already.
+# Keywords beside `enum` and `const` that refuse nothing themselves, or whose part is checked already.
 _LISTING: Final = frozenset(["enum", "const", "type", "title", "description", "default", "examples", "example"])
 
 
@@ -174,7 +174,7 @@ def _is_any_accepted(check: Check, node: Node) -> bool:
         return True
 
 
-# Keywords that exclude each other where the first is above the second, and the types they speak of.
+# Keywords that exclude each other if the first is above the second, and the types they apply to.
 _LIMITS: Final = (
     ("minimum", "maximum", ("number", "integer")), ("minLength", "maxLength", ("string",)),
     ("minItems", "maxItems", ("array",)), ("minContains", "maxContains", ("array",)),
@@ -254,7 +254,7 @@ def _refuses(part: Node, name: str) -> bool:
         return False
 
 
-# What may declare keys for `unevaluatedProperties` besides `properties` and `patternProperties`.
+# Keywords that may declare keys for `unevaluatedProperties` besides `properties` and `patternProperties`.
 _DECLARING: Final = frozenset(["allOf", "anyOf", "oneOf", "if", "dependentSchemas", *REFERENCES])
 
 

@@ -1,4 +1,4 @@
-"""Findings of the schema lint, its keywords, and the keyword that a misspelt one stands for. Pure."""
+"""Findings of the schema lint, its keywords, and the keyword that a misspelt one means. Pure."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _LETTERS_OF_OURS: Final = frozenset(letters for _, letters in _FOLDED_OURS)
 
 
 def count_edits(one: str, other: str) -> int:
-    """The letters to insert, drop, exchange or swap (optimal string alignment); 3 stands for three and more."""
+    """Returns the number of letters to insert, drop, exchange or swap (optimal string alignment), at most 3."""
     if abs(len(one) - len(other)) > 2:
         return 3
     before, row = [0] * (len(other) + 1), list(range(len(other) + 1))

@@ -1,8 +1,9 @@
-"""Finds what a schema says in vain: keywords that are not read, and values that the proxy's keywords do not take. Pure.
+"""Finds parts of a schema without effect: keywords that are not read, and values that the proxy's keywords do not take.
+Pure.
 
 JSON Schema ignores keywords that it does not know (2020-12 core 4.3.1), so a misspelt one guards nothing, and nothing
-says so. A finding is *grave* where the schema surely means a keyword that it does not have (`requird`, a property map
-without `properties`); any other unknown keyword may be an annotation of its author's.
+says so. A finding is *grave* if the schema surely means a keyword that it does not have (`requird`, a property map
+without `properties`). Any other unknown keyword may be an annotation of its author's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from proxy.core.schema.nodes import Node, Schemas
 
 # --- keywords that refuse nothing in their place ----------------------------------------------------------------------
 # The classes of Ajv's strict mode: a keyword of another type (`minimum` with `type: string`), half of a pair (`then`
-# without `if`), an unknown format, and a keyword among the properties that is not written like a property.
+# without `if`), an unknown format. The last is a keyword among the properties that is not written like a property.
 
 # Type -> the keywords that say something about values of that type only.
 _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -114,7 +115,7 @@ _PLURAL: Final = {"number": "numbers", "string": "strings", "array": "arrays", "
 
 
 def _refuses(keyword: str, value: JsonValue) -> bool:
-    """Returns whether a keyword could refuse a value of its own type."""
+    """Returns whether a keyword could refuse a value of its type."""
     if keyword == "uniqueItems":
         return value is True
     return value not in (True, {}, []) if isinstance(value, bool | dict | list) else value != 0
@@ -191,7 +192,8 @@ def _lint_root(schemas: Schemas, *, explained: bool) -> Iterator[Finding]:
 
 
 def _lint_node(node: Node, raw: Mapping[str, JsonValue], reached: set[tuple[str, Pointer]]) -> Iterator[Finding]:
-    """`reached`: where schemas stand. A reference may lead to a place under an unknown keyword, which is read then."""
+    """Lints one node. `reached` are the places of schemas. A reference may lead to a place under an unknown keyword,
+    which is read then."""
     document, path = node.place.document, node.path
     unread = [key for key in raw if key not in KNOWN and (document, (*path, key)) not in reached]
     declared = tuple(key for key in find_property_map(raw, is_root=not path) if key in unread)
@@ -290,7 +292,7 @@ def word_property_map(schema: Mapping[str, JsonValue], declared: tuple[str, ...]
 
 
 def _needs_more(schema: JsonValue) -> bool:
-    """Returns whether a property has mistakes of its own, which a sample would repeat."""
+    """Returns whether a property has mistakes, which a sample would repeat."""
     if not isinstance(schema, dict):
         return False
     own = isinstance(schema.get("required"), bool) or any(map(find_nearest_keyword, schema))

@@ -1,7 +1,7 @@
 """The header fields of a message: names and values, in their order. `Fields` also finds them by name.
 
-Fields that belong to one connection, or to the framing of one message, are not forwarded: they are left out of what is
-sent, of headers taken from a config, and of headers copied from one side to the other.
+Fields that belong to one connection, or to the framing of one message, are not forwarded. They are left out of sent
+messages, of headers taken from a config, and of headers copied from one side to the other.
 
 The lengths of time that `Retry-After` and tools' own words give are read here too.
 """
@@ -26,9 +26,9 @@ OF_THE_SENDER: Final = OF_THE_CONNECTION | {"content-length", "host"}
 class FieldNames:
     """The names of a request's fields, in their order: `lower` in lower case, `spellings` as the client wrote each.
 
-    The requests of a client have the same names, so one `FieldNames` serves all of them, and what depends on names
-    alone is worked out once: `memos` holds it, each file under its own key. `is_unique`: each name is there
-    once. `is_shared`: more requests with these names are expected, so the object may be a key in memory that outlives a
+    The requests of a client have the same names, so one `FieldNames` serves all of them, and facts that depend only on
+    names are computed once. `memos` holds these, each file under its own key. `is_unique`: each name is there once.
+    `is_shared`: more requests with these names are expected, so the object may be a key in memory that outlives a
     request. `method_override`: the field that asks for another method, or ''.
     """
 
@@ -77,7 +77,7 @@ _BEARER: Final = "bearer "
 
 
 class NoBearer(Enum):
-    """Why a request has no bearer token, in words for its sender."""
+    """The reason why a request has no bearer token, in words for its sender."""
 
     ABSENT = "This route asks for a bearer token."
     MALFORMED = "This route asks for one bearer token."

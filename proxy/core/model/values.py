@@ -26,7 +26,7 @@ Pointer = tuple[str | int, ...]
 
 
 class Absent:
-    """The type of `ABSENT`, which stands where a value is missing (`None` is JSON null)."""
+    """The type of `ABSENT`, which means a missing value (`None` is JSON null)."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -37,7 +37,7 @@ ABSENT: Final = Absent()
 
 # --- what a client asks ---------------------------------------------------------------------------------------------
 class Rung(StrEnum):
-    """Where a conversation's identity came from, best first (docs/contract.md)."""
+    """The source of a conversation's identity, best first (docs/contract.md)."""
 
     HEADER = "header"
     META = "meta"
@@ -81,8 +81,8 @@ class Document:
 
 @value_class
 class JsonProblem:
-    """Why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes. `path` is the
-    place of a number that JSON allows and no double holds."""
+    """The reason why a text is not acceptable JSON (VAL-004). Line and column count from 1; column counts bytes. `path`
+    is the place of a number that JSON allows and no double holds."""
 
     reason: str
     line: int
@@ -93,7 +93,7 @@ class JsonProblem:
 
 @value_class
 class ToolCall:
-    """A model's call of one tool. `arguments` is the document of the arguments alone, or why it is unreadable.
+    """A model's call of one tool. `arguments` is the document of the arguments, or why it is unreadable.
 
     `raw` is the unreadable text, b"" otherwise; it distinguishes one broken text from another. `params` (decoded) and
     `query` (as sent) belong to the request, where the request calls one tool. `resend_id` stays the same where a client
@@ -140,9 +140,9 @@ class Violation:
 
     `value` is what was sent there (`ABSENT`: nothing); the code that shows it also sanitises it. `expected` and `hint`
     are sentences for the model. `sensitive`: the schema marks the value as secret (`writeOnly`, `format: password`,
-    `x-sensitive`), and it is never shown. `keyword` is the broken keyword and `limit` its value, where the code alone
-    does not say it. `quoted` is the part of the message (at its end) or of the hint that was written from sent values,
-    '' for none: every other word comes from the schema and from this proxy.
+    `x-sensitive`), and it is never shown. `keyword` is the broken keyword and `limit` its value, if the code does not
+    say it. `quoted` is the part of the message (at its end) or of the hint that was written from sent values, '' for
+    none. Every other word comes from the schema and from this proxy.
     """
 
     code: ViolationCode
@@ -160,7 +160,7 @@ class Violation:
 
 @value_class
 class Failure:
-    """Why a call got no answer from its tool. Every wire format is made from this (docs/contract.md).
+    """The reason why a call got no answer from its tool. Every wire format is made from this (docs/contract.md).
 
     `details` is a flat map, as GoMind clients decode it. `sent` holds the arguments as sent, `ABSENT` if unreadable,
     and `mended` what repairs made of them. `advice`, if it is known already: the tool's signature, an example, and
@@ -273,7 +273,7 @@ _OF_ITS_BYTES: Final = frozenset(
 
 @value_class
 class UpstreamReply:
-    """An upstream's answer. The body is whole, or a stream where it is large or endless (server-sent events)."""
+    """An upstream's answer. The body is whole, or a stream if it is large or endless (server-sent events)."""
 
     status: int
     headers: Headers = field(repr=False)
@@ -284,13 +284,13 @@ class UpstreamReply:
         return next((value for each, value in self.headers if each.lower() == name), "")
 
     def with_body(self, body: bytes) -> UpstreamReply:
-        """The answer with another body, without the headers about the bytes of its own."""
+        """Returns the answer with another body, without the headers about its old bytes."""
         headers = tuple([field for field in self.headers if field[0].lower() not in _OF_ITS_BYTES])
         return UpstreamReply(self.status, headers, body)
 
 
 class Executed(StrEnum):
-    """Whether the tool may have run (docs/upstream.md)."""
+    """Says whether the tool may have run (docs/upstream.md)."""
 
     NO = "no"
     UNKNOWN = "unknown"
@@ -313,8 +313,8 @@ class FailedAttempt:
     """One failed call, as remembered: codes, paths, expectations and JSON types, never a value (docs/contract.md).
 
     `digest` is the hash of its arguments, `call` of its tool_call_id: a call with both equal is a client's resend.
-    `seen` is how many attempts had been counted when the call arrived (None: all of them) and means something until the
-    call is recorded; `number` is then the attempt that the call was part of.
+    `seen` is how many attempts had been counted when the call arrived (None: all of them), until the call is recorded;
+    `number` is then the attempt of the call.
     """
 
     digest: str
@@ -345,8 +345,8 @@ class Episode:
 
 @value_class
 class FailureRecorded:
-    """What recording a failure did. `number` is the attempt that the call was. `repeated`: these arguments had been
-    refused before. `resent`: it was a client's resend, so both are those of the call it repeats."""
+    """The result of recording a failure. `number` is the attempt that the call was. `repeated`: these arguments had
+    been refused before. `resent`: it was a client's resend, so both are those of the call it repeats."""
 
     episode: Episode
     repeated: bool
@@ -356,8 +356,8 @@ class FailureRecorded:
 
 @value_class
 class Attempt:
-    """Where a model is with a tool: try `number` of `limit` (Acode FR-036, FR-049). Calls after the last try raise
-    the number on."""
+    """The attempt of a model with a tool: try `number` of `limit` (Acode FR-036, FR-049). Calls after the last try
+    raise the number further."""
 
     number: int
     limit: int
@@ -407,9 +407,9 @@ class ToolResult:
 
     `escalated`: this is the last attempt's answer, it says to stop in words and machine parts alike (Acode FR-045).
     `history` has one line for each attempt so far; `repeated` marks a byte-identical resend of refused arguments.
-    `accepts` (in several sizes, longest first) and `example` are guidance for the model (an example that is not
-    complete shows the shape alone); `extra` holds lines of a tool-specific formatter; `limits` bounds all of it.
-    `finalising`: no tool was called, a final output was checked.
+    `accepts` (in several sizes, longest first) and `example` are guidance for the model (an incomplete example shows
+    only the shape). `extra` holds lines of a tool-specific formatter; `limits` bounds all of it. `finalising`: no tool
+    was called, a final output was checked.
     """
 
     call: ToolCall

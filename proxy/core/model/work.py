@@ -38,8 +38,8 @@ ON_EVENT_LOOP: Final = 20_000
 # The budget of the largest call: two to four seconds of an ordinary machine, within the time that a child process has
 # for it.
 CALL: Final = 2_000_000
-# What any call may take, at most a fifth of a second, and what it may take beside for each of its values: a schema that
-# makes few values dear takes no more than this.
+# The most work of any call, at most a fifth of a second, and the work that it may take beside for each of its values. A
+# schema that makes few values expensive takes no more than this.
 FEW_VALUES: Final = 100_000
 EACH_VALUE: Final = 40
 # The values of one text, unless a config says otherwise.
@@ -108,7 +108,7 @@ class Work:
 
 @dataclass(slots=True)
 class CallBudget:
-    """What all stages of a call may still spend."""
+    """The remaining work of all stages of a call."""
 
     left: int
 
@@ -172,7 +172,7 @@ def remember_short(function: Callable[[str], T]) -> Callable[[str], T]:
 
 
 class _Remembered(dict[str, T]):
-    """What a function gave, by its text."""
+    """The results of a function, by its text."""
 
     def __init__(self, function: Callable[[str], T]) -> None:
         self.function: Final = function

@@ -1,12 +1,12 @@
 """The repair engine: changes refused arguments where the schema leaves exactly one meaning (docs/repair.md).
 
-How it works. `fit(node, value)` asks the judge first; an accepted value is not touched. The notations that
-are on read a refused scalar: the readings that the judge accepts count, and if they differ the value is ambiguous and
-stays as it is. A refused object or array is repaired part by part: each part is fitted to every schema
-that applies to it, the key rules rename or remove keys, and for each union that accepts no branch the branches are
-fitted one by one; exactly one result may remain. Any result counts only if the judge accepts the whole. A failed result
-is kept as far as it got, so that the answer can describe what is still wrong. Everything is bounded: each (node, value)
-pair is fitted once, paths end at 64 steps, and the work of a call is counted (`work.py`).
+How it works. `fit(node, value)` asks the judge first; an accepted value is not touched. The notations that are on read
+a refused scalar: the readings that the judge accepts count, and if they differ the value is ambiguous and stays as it
+is. A refused object or array is repaired part by part. Each part is fitted to every schema that applies to it, and the
+key rules rename or remove keys. For each union that accepts no branch the branches are fitted one by one. Exactly one
+result may remain. Any result counts only if the judge accepts the whole. A failed result is kept as far as it got, so
+that the answer can describe what is still wrong. Everything is bounded: each (node, value) pair is fitted once, paths
+end at 64 steps, and the work of a call is counted (`work.py`).
 """
 
 from __future__ import annotations
@@ -185,8 +185,7 @@ class _Run:
     def judge_reading(
         self, rule: Rule, node: Node, value: JsonValue, candidate: JsonValue, site: Site, path: Pointer, rules: _Names
     ) -> Fit | None:
-        """One rule's reading, judged, and repaired inside where the rule allows that; None if nothing is worth
-        keeping."""
+        """One rule's reading, judged, and repaired inside if the rule allows that; None if nothing is worth keeping."""
         made: tuple[Repair, ...] = (Repair(rule.name, path),)
         if rule.json and (read := read_inside(value, site, rule.json & site.types or rule.json)) is not None:
             made += tuple(Repair(name, path) for name in read[1])
@@ -216,8 +215,8 @@ class _Run:
 
     # --- objects and arrays -------------------------------------------------------------------------------------
     def parts(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str]) -> Fit | None:
-        """Repairs the parts of an object or array; None if `x-repair` leaves no rule on. Where the repairs changed
-        which schemas apply (`if`, dependent schemas), they are made again under those; if that is not stable, nothing
+        """Repairs the parts of an object or array; None if `x-repair` leaves no rule on. If the repairs changed the
+        applicable schemas (`if`, dependent schemas), they are made again under those; if that is not stable, nothing
         counts."""
         allowed = read_facts(node).allowed
         rules = rules if allowed is None else rules & allowed
@@ -288,7 +287,7 @@ class _Run:
         return list_applying(node, value, self.accepts, self.work)
 
     def keys(self, nodes: tuple[Node, ...], work: JsonValue, path: Pointer, rules: _Names) -> Changed:
-        """Renames keys that differ from a declared one in spelling alone; removes plumbing keys."""
+        """Renames keys that differ from a declared one only in spelling; removes plumbing keys."""
         if not isinstance(work, dict):
             return work, ()
         known = list_declared(nodes)

@@ -1,10 +1,10 @@
 """Respells accepted arguments that a tool may still refuse: integers written as floats, keys in another case.
 
-The rule `integral_float` writes `3.0` as `3` where an integer is declared. JSON Schema counts 3.0 as an integer
-(2020-12 validation 6.1.1); Go, Rust and many command lines refuse it. It is the same number in another spelling, and
-the only case in which a valid call is changed, in those bytes and no others (docs/repair.md). A number with an
-exponent stays as it came. Where the operator refuses unknown keys (`unknown_keys: refuse`), the rule `key_case` applies
-to keys that the schema accepts as well.
+The rule `integral_float` writes `3.0` as `3` if an integer is declared. JSON Schema counts 3.0 as an integer (2020-12
+validation 6.1.1); Go, Rust and many command lines refuse it. It is the same number in another spelling, and the only
+case in which a valid call is changed, in those bytes and no others (docs/repair.md). A number with an exponent stays as
+it came. If the operator refuses unknown keys (`unknown_keys: refuse`), the rule `key_case` applies to keys that the
+schema accepts as well.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from proxy.core.rules.vocabulary import (
 from proxy.core.schema.nodes import Node
 
 # --- removes wrappers around a call's arguments -----------------------------------------------------------------------
-# Removes wrappers around a call's arguments, such as `{"arguments": {...}}`, where that is the only meaning.
+# Removes wrappers around a call's arguments, such as `{"arguments": {...}}`, if that is the only meaning.
 #
-# Only the arguments as a whole are examined. A wrapper's name is undeclared and stands alone; its content holds a
-# declared key. Content that does not validate, even after repair, is returned unaccepted, for the answer to describe.
+# Only the arguments as a whole are examined. A wrapper's name is undeclared and has no key beside it; its content holds
+# a declared key. Content that does not validate, even after repair, is returned unaccepted, for the answer to describe.
 
 WRAPPER_RULES: Final = frozenset({"unwrap_arguments", "call_envelope", "nest_arguments"})
 # The most wrappers that are removed.
@@ -64,8 +64,8 @@ class Run(Protocol):
 
 
 def unwrap(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit | None:
-    """The arguments out of what was sent as such, if that is the only meaning: a whole call, a wrapper around them, or
-    the members of the one object that the tool takes."""
+    """Returns the arguments inside the sent ones, if that is the only meaning. They are those of a whole call, of a
+    wrapper around them, or the members of the one object that the tool takes."""
     inner = unwrap_call(run, value)
     if inner is None and isinstance(value, dict):
         inner = unwrap_arguments(run, value, ()) or nest_arguments(run, value)
@@ -95,8 +95,8 @@ def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fi
 
 # --- the whole call, sent as its arguments ----------------------------------------------------------------------------
 def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit | None:
-    """The arguments out of a whole call that was sent as its own arguments, if it names this tool and nothing stands
-    beside it: in the shapes of OpenAI, Anthropic, LangChain and their kin."""
+    """Returns the arguments of a whole call that was sent as its own arguments, if it names this tool and has nothing
+    else beside it. The shapes are those of OpenAI, Anthropic, LangChain and their kin."""
     if "call_envelope" not in run.policy.rules or not run.tool:
         return None
     path, inner = _find_call(value, run.tool, folds="tool_name_fold" in run.policy.rules) or ((), None)
@@ -118,8 +118,8 @@ def _read_object(run: Run, text: str, path: Pointer) -> tuple[JsonValue, tuple[R
 
 
 def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, JsonValue] | None:
-    """The place of the arguments in a call's envelope, and what stands there. `folds`: another identifier style of the
-    tool's name counts."""
+    """Returns the place of the arguments in a call's envelope, and their value. `folds`: another identifier style of
+    the tool's name counts."""
     path: Pointer = ()
     for _ in range(_MAX_WRAPPERS + 1):
         if isinstance(value, list):
@@ -148,8 +148,8 @@ def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, Js
 
 
 def nest_arguments(run: Run, value: dict[str, JsonValue]) -> Fit | None:
-    """The arguments under the one key that the tool declares and requires, an object that declares all of them, if the
-    key's name stands for the arguments of a call."""
+    """Returns the arguments under the one key that the tool declares and requires, an object that declares all of them,
+    if the key's name means the arguments of a call."""
     nodes = run.check.root.always
     if "nest_arguments" not in run.policy.rules or not value:
         return None
@@ -215,9 +215,9 @@ def respell_text(text: bytes, value: JsonValue, repairs: Sequence[Repair]) -> by
 
 
 def has_integral_float(value: JsonValue) -> bool:
-    """Whether a value holds an integral float. Many valid calls are tested, so this avoids the cost of a generator."""
+    """Returns whether a value holds an integral float. Many valid calls are tested, so it uses no generator."""
     found = [value]
-    for current in found:  # grows meanwhile
+    for current in found:  # grows during the loop
         kind = type(current)
         if kind is dict:
             found += current.values()
@@ -229,10 +229,10 @@ def has_integral_float(value: JsonValue) -> bool:
 
 
 def is_integral_float(value: JsonValue) -> bool:
-    """Whether a value is an integral number that is not spelt as an integer (`-0` is spelt as one)."""
+    """Returns whether a value is an integral number that is not spelt as an integer (`-0` is spelt as one)."""
     kind = type(value)
     if kind is not LosslessFloat:
-        # This is exact: the shortest spelling of a float has a fraction exactly where the float has one.
+        # This is exact: the shortest spelling of a float has a fraction exactly if the float has one.
         return kind is float and bool(value.is_integer()) and abs(value) < _WITHOUT_EXPONENT
     text = bytes(value)
     if text.find(b".") < 0:

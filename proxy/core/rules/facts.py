@@ -1,4 +1,4 @@
-"""What a schema says of one place, worked out once for each node: the facts that the repair rules use.
+"""The statements of a schema about one place, computed once for each node: the facts that the repair rules use.
 
 A place is judged by every schema that applies to it: the node itself, its references, its `allOf`, and one branch of
 each union. `read_facts` combines these without looking at a value. `list_applicable_rules` gives the value rules that
@@ -231,8 +231,8 @@ def list_required(nodes: Iterable[Node]) -> set[str]:
 
 # --- the places of a schema -------------------------------------------------------------------------------------------
 def walk_schema(check: Check, path: Pointer) -> Iterator[list[Node]]:
-    """For each value on the way along a path of at most 16 steps, and at its end: the schemas that always judge it, and
-    those of the branches of unions, where a key may be declared too."""
+    """Yields for each value on the way along a path of at most 16 steps, and at its end, the schemas that always judge
+    it. Also yields those of the branches of unions, because these may declare a key too."""
     nodes, work, steps = [check.root], Work(2000), iter(path[:16])
     while True:
         parts: dict[int, Node] = {}

@@ -38,9 +38,9 @@ def rename_one_key(
     """Renames keys that differ only in spelling from one absent declared key or have an alias, and removes those in
     `drop`. Raises TooMuchWorkError.
 
-    Only a key that some schema refuses is renamed, or one whose target is required. But where one key is renamed, every
-    other key that the same rule relates to a declared key is renamed too; where that is impossible, none is. Otherwise
-    the tool would read only half of a call.
+    Only a key that some schema refuses is renamed, or one whose target is required. But if one key is renamed, every
+    other key that the same rule relates to a declared key is renamed too; if that is impossible, none is. Otherwise the
+    tool would read only half of a call.
     """
 
     known = list_declared(nodes)
@@ -179,8 +179,8 @@ def fill_defaults(
 
 
 def _list_missing_defaults(nodes: tuple[Node, ...], value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The missing required keys with their defaults, none unless all have one. Nothing is assumed where the key may
-    have been sent under another name, or in another place."""
+    """The missing required keys with their defaults, none unless all have one. Nothing is assumed if the key may have
+    been sent under another name, or in another place."""
     absent = list_required(nodes) - value.keys()
     inside = [item for item in value.values() if isinstance(item, dict)]
     if not value.keys() <= list_declared(nodes) or any(not absent.isdisjoint(item) for item in inside):

@@ -1,7 +1,7 @@
-"""The notations between one value and a list, and those that take off what a model put around a value.
+"""The notations between one value and a list, and those that remove a model's additions around a value.
 
-A text becomes an item, or is split into items, only if the schema pins the items: they have an enum, a const, or a
-format whose grammar holds no separator. A text such as `San Francisco, CA` is one place or two, and no rule knows.
+A text becomes an item, or is split into items, only if the schema pins the items. That is, they have an enum, a const,
+or a format whose grammar holds no separator. A text such as `San Francisco, CA` is one place or two, and no rule knows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _is_pinned(text: str, site: Site) -> bool:
 
 
 def json_item(value: JsonValue, site: Site) -> Reading | None:
-    """`"{\\"id\\": 1}"` -> `[{"id": 1}]`: JSON text of one object where a list of such objects is expected."""
+    """`"{\\"id\\": 1}"` -> `[{"id": 1}]`: JSON text of one object if a list of such objects is expected."""
     is_applicable = "array" in site.types and "object" not in site.types
     read = read_inside(value, site, frozenset({"object"})) if is_applicable else None
     return ([read[0]], read[2]) if read is not None and _has_item_key(read[0], site) else None
@@ -105,7 +105,7 @@ def split_pinned(value: JsonValue, site: Site) -> Reading | None:
 
 
 def _split(text: str) -> tuple[list[JsonValue], str] | None:
-    """The parts of a text between which exactly one separator stands throughout."""
+    """Returns the parts of a text that the same single separator divides throughout."""
     text = text.strip(" \t\n\r")
     if _IN_NUMBER.search(text) is not None:
         return None
@@ -181,7 +181,7 @@ def self_wrapped(value: JsonValue, site: Site) -> Reading | None:
 
 
 def write_wrapper(value: JsonValue, spelling: Any) -> JsonValue:
-    """Encodes a value under a key of its own, or JSON text of that."""
+    """Encodes a value under a single key, or JSON text of that."""
     key, texts = spelling if isinstance(spelling, tuple) else (spelling, 0)
     made: JsonValue = {key: value}
     for _ in range(texts):
@@ -190,7 +190,7 @@ def write_wrapper(value: JsonValue, spelling: Any) -> JsonValue:
 
 
 def item_wrapped(value: JsonValue, site: Site) -> Reading | None:
-    """`{"item": {...}}` -> `[{...}]` where a list is expected: a list in the spelling of XML."""
+    """`{"item": {...}}` -> `[{...}]` if a list is expected: a list in the spelling of XML."""
     if "array" not in site.types or "object" in site.types or ITEM_KEY in site.item_keys:
         return None
     if not isinstance(value, dict) or value.keys() != {ITEM_KEY}:

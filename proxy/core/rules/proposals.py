@@ -37,10 +37,10 @@ Reading = tuple[JsonValue, Any]
 
 @value_class
 class Site:
-    """What the schema states about one place: the possible types, whether free text is legal there, and the values that
-    an enum or const leaves (None: no such list). `json_text`: the schema states that the text is JSON. `item_keys`,
-    `item_choices` and `item_formats`: what the items of an array declare. `lengths`: the only length of a text, by
-    equal limits or a pattern. `classes` are the text repairs allowed inside strings."""
+    """The schema's statements about one place: the possible types, whether free text is legal there, and the values
+    that an enum or const leaves (None: no such list). `json_text`: the schema states that the text is JSON.
+    `item_keys`, `item_choices` and `item_formats`: the declarations of an array's items. `lengths`: the only length of
+    a text, by equal limits or a pattern. `classes` are the text repairs allowed inside strings."""
 
     types: frozenset[str]
     free_text: bool
@@ -60,7 +60,7 @@ _NUMERIC: Final = frozenset({"integer", "number"})
 
 
 def _takes_scalar(kind: str, site: Site) -> bool:
-    """Whether a text may stand for a value of this type. If a list is legal as well, it may be a list of one."""
+    """Returns whether a text may mean a value of this type. If a list is legal as well, it may be a list of one."""
     return kind in site.types and "array" not in site.types and not site.free_text
 
 
@@ -75,7 +75,7 @@ _INTEGER: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.0)?", re.ASCII)
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 # A fraction without digits before its point, as Go's ParseFloat takes it.
 _LEADING_POINT: Final = re.compile(r"(-?)(\.[0-9]+(?:[eE][+-]?[0-9]+)?)", re.ASCII)
-# Two groups of three digits or more behind commas. One alone may be a fraction.
+# Two groups of three digits or more behind commas. A single one may be a fraction.
 _GROUPS: Final = re.compile(r"-?[1-9][0-9]{0,2}(?:,[0-9]{3}){2,}(?:\.[0-9]+)?", re.ASCII)
 
 
@@ -112,7 +112,7 @@ def string_to_number(value: JsonValue, site: Site) -> Reading | None:
 
 
 def number_text(value: JsonValue, spelling: Any) -> JsonValue:
-    """Encodes a number whose digits before `spelling[0]` characters of its own text are left out."""
+    """Encodes a number whose digits before `spelling[0]` characters of its text are left out."""
     sign, left_out = spelling or ("", "")
     text = write_number(value)
     return sign + text[len(sign) + len(left_out) :]
@@ -141,7 +141,7 @@ def grouped_text(value: JsonValue, spelling: Any) -> JsonValue:
 
 
 def integral_float(value: JsonValue, site: Site) -> Reading | None:
-    """`3.0` -> 3 where an integer is expected."""
+    """`3.0` -> 3 if an integer is expected."""
     if not isinstance(value, FRACTIONS) or "integer" not in site.types or "number" in site.types:
         return None
     text = write_number(value)
@@ -182,7 +182,7 @@ _WHOLE: Final = Site(frozenset({"integer"}), False, None)
 
 
 # --- booleans and null ------------------------------------------------------------------------------------------------
-# strconv.ParseBool, which GoMind's layer 2 uses; its letters are a rule of their own.
+# strconv.ParseBool, which GoMind's layer 2 uses; its letters are a separate rule.
 _BOOLEANS: Final = {
     **dict.fromkeys(("1", "TRUE", "true", "True"), True), **dict.fromkeys(("0", "FALSE", "false", "False"), False)
 }  # fmt: skip
@@ -192,7 +192,7 @@ _NULLS: Final = ("null", "None")
 
 
 def _read_word(value: JsonValue, meanings: Mapping[str, bool], site: Site, *, folds: bool = False) -> Reading | None:
-    """The boolean that a word stands for, if one is expected and text is not legal."""
+    """Returns the boolean that a word means, if one is expected and text is not legal."""
     if not isinstance(value, str) or not _takes_scalar("boolean", site):
         return None
     text = value.strip(_ASCII_SPACE)
@@ -201,7 +201,7 @@ def _read_word(value: JsonValue, meanings: Mapping[str, bool], site: Site, *, fo
 
 
 def string_to_boolean(value: JsonValue, site: Site) -> Reading | None:
-    """The spellings of strconv.ParseBool except its single letters, which often stand for another word."""
+    """The spellings of strconv.ParseBool except its single letters, which often mean another word."""
     return _read_word(value, _BOOLEANS, site)
 
 
@@ -246,7 +246,7 @@ def _read_member(value: JsonValue, site: Site, *, folds: bool = False) -> Readin
     if value.strip() in site.choices:
         return value.strip(), value
     if "null" in site.types and value.strip().lower() in ("null", "none"):
-        return None  # that word may stand for null
+        return None  # that word may mean null
     members = tuple([member for member in site.choices if isinstance(member, str)])
     found = match_member(value, members, folds=folds)
     return None if found is None else (found, value)
@@ -276,7 +276,7 @@ _QUOTES: Final = ('""', "''", "``", "“”")
 
 
 def quoted_text(value: JsonValue, site: Site) -> Reading | None:
-    """`"\\"5\\""` -> 5, `"'celsius'"` -> `"celsius"`: a number, boolean or listed word within quotes of its own."""
+    """`"\\"5\\""` -> 5, `"'celsius'"` -> `"celsius"`: a number, boolean or listed word within quotes."""
     found = _QUOTED.fullmatch(value) if isinstance(value, str) else None
     if found is None or (site.free_text and not (site.formats and site.formats <= _WITHOUT_QUOTES)):
         return None
@@ -296,8 +296,8 @@ def quote_text(value: JsonValue, spelling: Any) -> JsonValue:
     return spelling[0] + (value if isinstance(value, str) else dumps(value).decode()) + spelling[1]
 
 
-# A date whose year stands first, in other signs or without: `2026/01/15`, `2026-1-5`, `20260115`. With the year first,
-# the month is second everywhere; other orders are ambiguous.
+# A date with the year first, in other signs or without: `2026/01/15`, `2026-1-5`, `20260115`. With the year first, the
+# month is second everywhere; other orders are ambiguous.
 _DATE: Final = re.compile(r"([12][0-9]{3})([-/])([0-9]{1,2})\2([0-9]{1,2})", re.ASCII)
 _SHORT_DATE: Final = re.compile(r"((?:19|20)[0-9]{2})()([01][0-9])([0-3][0-9])", re.ASCII)
 _TIME: Final = re.compile(
@@ -306,7 +306,7 @@ _TIME: Final = re.compile(
 
 
 def year_first_date(value: JsonValue, site: Site) -> Reading | None:
-    """`"2026/01/15"` -> `"2026-01-15"` where a date is expected; a blank for the `T` where a time is."""
+    """`"2026/01/15"` -> `"2026-01-15"` if a date is expected; a blank for the `T` if a time is."""
     text = value.strip(_ASCII_SPACE) if isinstance(value, str) else ""
     if site.formats == {"date-time"} and (time := _TIME.fullmatch(text)) is not None:
         zone = time[4].strip()

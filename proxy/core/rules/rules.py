@@ -17,7 +17,7 @@ from proxy.core.model.values import JsonValue
 from proxy.core.rules import lists, proposals
 from proxy.core.rules.proposals import Reading, Site
 
-# What may be repaired at each level, in the words of every text about it.
+# The permitted repairs of each level, in the words of every text about it.
 LEVEL_MEANINGS: Final[Mapping[str, str]] = {
     "off": "nothing",
     "basic": "text to number, integer, boolean",
@@ -26,7 +26,7 @@ LEVEL_MEANINGS: Final[Mapping[str, str]] = {
 }
 LEVELS: Final = tuple(LEVEL_MEANINGS)
 
-# `listed`: from `standard` on for tools that a server lists, some of which require a key that has a default; elsewhere
+# `listed`: from `standard` on for tools that a server lists, some of which require a key that has a default. Elsewhere
 # at no level, only if a config names the rule. `named`: only if a config names the rule.
 Level = Literal["basic", "standard", "lenient", "listed", "named"]
 Kind = Literal["value", "key", "text", "name", "output"]
@@ -59,7 +59,7 @@ _SPELLINGS: Final = frozenset(
 class Rule:
     """One repair rule. `read` and `encode` are the two functions of a notation.
 
-    For a value rule, `takes` are the Python types of the values it may change, and `gives` the JSON types of which
+    For a value rule, `takes` are the Python types of the values it may change. `gives` are the JSON types of which
     one has to be legal at the place (all types: no condition; `LISTED`: the place lists its values). `nests`: its
     result may be repaired further inside. `inside` are the rules that may repair the value that it takes out or
     puts in. `reads`: a refused result is kept, so that the answer can describe it. `member`: only for members of

@@ -77,7 +77,7 @@ def begins_reading(tool: str) -> bool:
 
 
 def _may_fold(one: str, other: str, *, digits: bool = False) -> bool:
-    """Returns whether case alone surely carries no meaning in two names of the same parts."""
+    """Returns whether just the case surely carries no meaning in two names of the same parts."""
     letters = sum(map(str.isalpha, one))
     return one.strip() == other or (letters >= _LEAST_LETTERS and (digits or not any(map(str.isdigit, one))))
 

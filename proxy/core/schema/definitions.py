@@ -80,7 +80,7 @@ def is_parameter_list(written: JsonValue) -> bool:
 
 
 def make_object_schema(written: JsonValue) -> JsonValue:
-    """The object schema that a flat list of parameters stands for."""
+    """Returns the object schema that a flat list of parameters means."""
     entries = [entry for _, entry in list_entries(written)]
     properties: dict[str, JsonValue] = {}
     for entry in entries:  # an `example` (GoMind's FieldHint) becomes one of `examples`

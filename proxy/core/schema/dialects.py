@@ -1,11 +1,11 @@
 """Translates schemas from one spelling to another: found ones to JSON Schema, compiled ones to draft 2020-12. Pure.
 
 `normalise` translates, at load time, what is found in real tool catalogues (docs/engine.md). These spellings are
-translated, because each has one meaning: type names of other languages (`float`, `int`, `Boolean`, in any case), a flat
-list of parameters instead of an object schema, `nullable: true` beside `type`, and without `$schema` the tuples and the
-boolean limits of earlier drafts. Everything else that is not JSON Schema is left as it is, fails its meta-schema, and
-`suggest_remedy` says what to write instead. The given schema is never changed; a correct schema comes back as the same
-object.
+translated, because each has one meaning: type names of other languages (`float`, `int`, `Boolean`, in any case), and a
+flat list of parameters for an object schema. So are `nullable: true` beside `type`, and without `$schema` the tuples
+and the boolean limits of earlier drafts. Everything else that is not JSON Schema is left as it is, fails its
+meta-schema, and `suggest_remedy` says what to write instead. The given schema is never changed; a correct schema comes
+back as the same object.
 
 `bundle_schema` writes a schema as one self-contained document in the spelling of draft 2020-12, for readers that cannot
 follow our references, such as a model's vendor. It judges the same values; names of schemas, comments, and the keywords
@@ -30,7 +30,7 @@ from proxy.core.schema.nodes import NUMERIC, Node, Schemas
 # Schemas that a vendor's strict mode takes as they are (OpenAI "Structured Outputs"): every object closed, every
 # key required.
 
-# The keywords that strict mode keeps; descriptions are for the model alone.
+# The keywords that strict mode keeps; descriptions are only for the model.
 KEPT: Final = frozenset(
     ["type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs",
      "description", "title", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
@@ -40,7 +40,7 @@ FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "h
 
 
 def is_strict(schema: JsonValue) -> bool:
-    """Returns whether strict mode takes a schema as it stands."""
+    """Returns whether strict mode takes a schema unchanged."""
     if isinstance(schema, list):
         return all(map(is_strict, schema))
     if not isinstance(schema, dict):
@@ -145,7 +145,7 @@ def _respell_tuple(schema: dict[str, JsonValue]) -> list[str]:
     return ["a list under `items` read as `prefixItems`, as drafts before 2020-12 do"]
 
 
-# What judges a value beside its type: null would have to pass it too.
+# Keywords that judge a value beside its type: null would have to pass them too.
 _APPLICATORS: Final = frozenset(["$ref", "allOf", "anyOf", "oneOf", "not", "if", "const"])
 
 
@@ -197,7 +197,7 @@ _MAP_TYPE: Final = re.compile(r"(map|dict|mapping|record) ?[\[<]", re.IGNORECASE
 
 
 def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
-    """What to write instead where a schema fails its meta-schema at `path`, or '' without a better suggestion."""
+    """Returns a remedy if a schema fails its meta-schema at `path`, or '' without a better suggestion."""
     keyword = str(path[-1]) if path and path[-2:-1] not in _NAMED else ""
     try:
         value = find_at_pointer(schema, path)
@@ -278,7 +278,7 @@ def _value_remedy(keyword: str, value: JsonValue) -> str:
 
 
 # --- one document in the newest spelling ------------------------------------------------------------------------------
-# Keywords that name a schema or say how to read it; the copy has one dialect and names of its own.
+# Keywords that name a schema or say how to read it; the copy has one dialect and other names.
 _LEFT_OUT: Final = frozenset(
     ["$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment", "$defs",
      "definitions", *REFERENCES]
@@ -317,7 +317,7 @@ class _Bundle:
         made = map_subschemas(made, lambda step, _: self.copy(node.descend(step)))
         if node.reference is not None:
             made["$ref"] = f"#/$defs/{self._name(node.reference)}"
-        # What earlier drafts spell differently (JSON Schema 2020-12, "Changes").
+        # The keywords that earlier drafts spell differently (JSON Schema 2020-12, "Changes").
         if node.draft < Draft.D2020 and isinstance(made.get("items"), list):
             made["prefixItems"] = made.pop("items")
             if "additionalItems" in made:

@@ -68,7 +68,7 @@ META_SCHEMAS: Final = ("http://json-schema.org/", "https://json-schema.org/")
 # The most steps from the root of a schema document to a subschema: deeper than any real schema, and safe to walk.
 MAX_DEPTH: Final = 400
 
-# The base of a schema without a URI of its own. Nothing is ever looked up there.
+# The base of a schema without a URI. Nothing is ever looked up there.
 ROOT_URI: Final = "json-schema:///schema"
 
 
@@ -114,8 +114,8 @@ def list_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[Pointer, 
 
 
 def find_moved(schema: JsonValue, step: str | int, following: str | int) -> str | int:
-    """The key at which a part of a schema stands that a reference seeks at `step`. A tuple that was written under
-    `items` is read as `prefixItems` (dialects.py), and what was `additionalItems` as `items`."""
+    """Returns the key of the part of a schema that a reference seeks at `step`. A tuple that was written under `items`
+    is read as `prefixItems` (dialects.py), and the former `additionalItems` as `items`."""
     if isinstance(schema, dict) and isinstance(schema.get("prefixItems"), list):
         if step == "items" and str(following).isdecimal() and not isinstance(schema.get(step), list):
             return "prefixItems"
@@ -125,7 +125,7 @@ def find_moved(schema: JsonValue, step: str | int, following: str | int) -> str 
 
 
 def is_conditional(path: Pointer) -> bool:
-    """Whether a place in a schema counts only for some values of its object: a branch, a negation, a condition."""
+    """Returns whether a place in a schema counts only for some values of its object: a branch, negation, condition."""
     steps = iter(path)
     for step in steps:
         if step in ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "contains"):
@@ -136,13 +136,13 @@ def is_conditional(path: Pointer) -> bool:
 
 
 def knows(draft: Draft, keyword: str) -> bool:
-    """Whether a draft gives a keyword a meaning."""
+    """Returns whether a draft gives a keyword a meaning."""
     first, last = KNOWN_BY.get(keyword, (Draft.D4, Draft.D2020))
     return first <= draft <= last
 
 
 def join(base: str, reference: str, at: Pointer = ()) -> str:
-    """RFC 3986 resolution for any scheme (`urljoin` alone knows a fixed list). Raises SchemaError, with the place `at`,
+    """RFC 3986 resolution for any scheme (`urljoin` knows only a fixed list). Raises SchemaError, with the place `at`,
     for a text that is not a URI reference."""
     if reference == "" or reference.startswith("#"):
         return base.partition("#")[0] + reference

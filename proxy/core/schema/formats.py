@@ -1,8 +1,8 @@
 """The formats of JSON Schema, each as a function on a text, the drafts that know it, and how strictly it is asserted.
 
 JSON Schema 2020-12 leaves open whether a format is asserted (Validation, 7.2.1). Drafts mean RFC 3339 by `date-time`
-and `time`; what Pydantic and JavaScript read is wider (`iso8601`): the zone may be missing, a space may mean the
-`T`, seconds may be left out. All other formats are asserted as the drafts say.
+and `time`; Pydantic and JavaScript read more (`iso8601`): the zone may be missing, a space may mean the `T`, seconds
+may be left out. All other formats are asserted as the drafts say.
 
 Every expression here is matched in linear time: a repetition within another one is possessive.
 International host names follow IDNA 2008 (RFC 5890 to 5893) with the `idna` package, loaded on first use.
@@ -165,7 +165,7 @@ def _component(further: str, *, wide: bool, query: bool = False) -> re.Pattern[s
 
 
 def _is_reference(text: str, *, wide: bool, absolute: bool) -> bool:
-    """RFC 3986 `URI-reference`, or a `URI` where it is `absolute`; those of RFC 3987 where it is `wide`."""
+    """RFC 3986 `URI-reference`, or a `URI` if it is `absolute`; those of RFC 3987 if it is `wide`."""
     found = _PARTS.fullmatch(text)
     if found is None or (absolute and found["scheme"] is None):
         return False
@@ -256,7 +256,7 @@ _WIDE_MOMENT: Final = re.compile(rf"[0-9-]{{10}}[Tt ]{_WIDE_TIME}{_WIDE_ZONE}")
 
 @value_class
 class Formats:
-    """Whether formats are asserted, and the mode of those that are adjusted (format, mode)."""
+    """The settings of formats: whether they are asserted, and the mode of those that are adjusted (format, mode)."""
 
     asserted: bool = True
     modes: tuple[tuple[str, str], ...] = ()

@@ -6,8 +6,8 @@ needs more memory is matched by `regex` too. One with lookaround or a reference 
 each search has a limit, and all searches of one call share a `SearchBudget`. A search that runs into either raises
 `SearchGivenUp`: the value counts as refused wherever the pattern is, even under `not`.
 
-The patterns of our own files and of meta-schemas (`trust_patterns`) are matched by `re`, so that a config whose tools
-have no patterns does without RE2 and the C++ library below it (2 MB).
+The patterns of our own files and of meta-schemas (`trust_patterns`) are matched by `re`. So a config whose tools have
+no patterns does without RE2 and the C++ library below it (2 MB).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOT_JOINED: Final = re.compile(r"\\[1-9k]|\(\?(?:[a-zA-Z-]|P?<[^=!])")
 
 
 class SearchGivenUp(Exception):  # noqa: N818 - a verdict, not a mistake
-    """A pattern ran into its limit. The value counts as refused, wherever the pattern stands (even under `not`)."""
+    """A pattern ran into its limit. The value counts as refused, wherever the pattern is (even under `not`)."""
 
     def __init__(self, pattern: str, text: str) -> None:
         super().__init__(pattern)
@@ -71,7 +71,7 @@ def share_search_budget() -> Iterator[None]:
 
 @contextmanager
 def start_search_budget() -> Iterator[None]:
-    """Yields all searches inside a budget of their own: a report must be able to repeat what a verdict ran out at."""
+    """Yields all searches inside a separate budget: a report must be able to repeat a verdict that ran out."""
     with borrow_work(MATCHING) as work:
         token = _budget.set(SearchBudget(work))
         try:
@@ -224,7 +224,7 @@ def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
     def search_bounded(text: str) -> bool:
         try:
             return joined.search(text)
-        except SearchGivenUp:  # the limit holds for one pattern, so each pattern is tried alone
+        except SearchGivenUp:  # the limit holds for one pattern, so each pattern is tried separately
             return any(one.search(text) for one in alone)
 
     return search_bounded

@@ -194,8 +194,8 @@ class Schemas:
         return self._node(self._within(target, place.scope) if self.dynamic_anchors else target)
 
     def _first_in_scope(self, keyword: str, reference: str, target: _Place, place: _Place) -> _Place | None:
-        """The place that a dynamic reference leads to instead of `target`: the first resource of the scope that has its
-        anchor, if `target` has it too (2020-12 core 8.2.3.2; 2019-09 core 8.2.4.2.1)."""
+        """Returns the place that a dynamic reference leads to instead of `target`. It is the first resource of the
+        scope that has its anchor, if `target` has it too (2020-12 core 8.2.3.2; 2019-09 core 8.2.4.2.1)."""
         raw, scope = self._raw(target), dict(place.scope)
         if not isinstance(raw, dict):
             return None
@@ -280,7 +280,7 @@ class Schemas:
 
 class Node:
     """One schema at one location. Its children are nodes too, made on demand. `raw` is the schema as written (a dict,
-    `true` or `false`); `never` marks `false`. `keywords` are those that count here, in their order: where the draft
+    `true` or `false`); `never` marks `false`. `keywords` are those that count here, in their order: if the draft
     ignores the siblings of `$ref`, this node has none of them."""
 
     def __init__(self, schemas: Schemas, raw: JsonValue, place: _Place) -> None:
@@ -320,7 +320,7 @@ class Node:
 
     @property
     def declared(self) -> bool:
-        """Returns whether the node stands where keywords hold schemas, so that its document's meta-schema covers it."""
+        """Returns whether the node is at a place for schemas, so that its document's meta-schema covers it."""
         return (self.place.document, self.place.path) in self.schemas.declared
 
     # The members of `allOf`, the branches of `anyOf` and `oneOf`.

@@ -1,11 +1,11 @@
 r"""ECMA-262 regular expressions: reads a pattern once, and writes it in the spelling of each matching engine.
 
-A pattern is read from left to right and written twice: for RE2, which matches in linear time, and for the `regex`
-package, which backtracks and so supports lookaround, references to groups and atomic groups. Every construct is written
-with its ECMA-262 meaning: `\d \w \b` mean ASCII, `\s` and `.` follow the lists of the standard, `$` is the end of the
-text, a surrogate pair is one character, and a reference to a group that took no part matches the empty text. Accepted
-as well is what only Annex B of the standard allows (`\-`, a lone `}`), and what authors used to other dialects plainly
-mean: `\A`, `\Z`, `\z`, `(?i)`, `(?P<name>...)`.
+A pattern is read from left to right and written twice. One spelling is for RE2, which matches in linear time, the other
+for the `regex` package, which backtracks and so supports lookaround, references to groups and atomic groups. Every
+construct is written with its ECMA-262 meaning. `\d \w \b` mean ASCII, `\s` and `.` follow the lists of the standard,
+and `$` is the end of the text. A surrogate pair is one character, and a reference to a group that took no part matches
+the empty text. Accepted as well is what only Annex B of the standard allows (`\-`, a lone `}`), and what authors used
+to other dialects plainly mean: `\A`, `\Z`, `\z`, `(?i)`, `(?P<name>...)`.
 """
 
 from __future__ import annotations
@@ -390,7 +390,7 @@ def _literal(character: int) -> tuple[str, str]:
 
 
 def _set_text(ranges: Ranges, *, negated: bool = False, inside: bool = False) -> tuple[str, str]:
-    """A whole class in the spelling of both engines, or what stands for it inside another one."""
+    """A whole class in the spelling of both engines, or its replacement inside another one."""
     if inside and negated:
         starts, ends = (0, *(high + 1 for _, high in ranges)), (*(low - 1 for low, _ in ranges), _FAR)
         return _both_ranges(tuple((low, high) for low, high in zip(starts, ends, strict=True) if low <= high))
@@ -409,6 +409,6 @@ def _both_ranges(ranges: Ranges) -> tuple[str, str]:
     return linear, "".join("-".join(f"\\U{end:08x}" for end in pair) for pair in ends)
 
 
-# The edge of a word in terms of ASCII letters (ECMA-262 22.2.2.9.3). `regex` has no switch for that alone.
+# The edge of a word in terms of ASCII letters (ECMA-262 22.2.2.9.3). `regex` has no switch just for that.
 _EDGE: Final = "(?:(?<![0-9A-Za-z_])(?=[0-9A-Za-z_])|(?<=[0-9A-Za-z_])(?![0-9A-Za-z_]))"
 _NO_EDGE: Final = "(?:(?<![0-9A-Za-z_])(?![0-9A-Za-z_])|(?<=[0-9A-Za-z_])(?=[0-9A-Za-z_]))"

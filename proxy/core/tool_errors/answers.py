@@ -2,7 +2,7 @@
 
 Only whole, successful JSON answers are read, not errors, streams, other media types and undecodable bodies. An answer
 is never repaired. `wrap_success` puts its bytes as they are into GoMind's `ToolResponse`,
-`{"success": true, "data": ...}`, with warnings about the call behind them, unless it has a `success` of its own.
+`{"success": true, "data": ...}`, with warnings about the call behind them, unless it has a `success`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decides whether the same payload is sent again, after which wait, and how often in all (docs/upstream.md).
 
 The proxy itself resends; the model's attempts are not affected. RFC 9110 section 9.2.2: "A proxy MUST NOT automatically
-retry non-idempotent requests", so `RULES` ask who can know that the tool does not run twice: the first that applies
-gives the reason. `Budget` says how many resends an upstream gets in all.
+retry non-idempotent requests". So `RULES` determine who can know that the tool does not run twice: the first that
+applies gives the reason. `Budget` says how many resends an upstream gets in all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Answer = UpstreamReply | UpstreamFault
 
 
 class Reason(StrEnum):
-    """Why a call was sent again. Used as a metric label."""
+    """The reason why a call was sent again. Used as a metric label."""
 
     UNSENT = "unsent"
     RETRY_AFTER = "retry_after"
@@ -31,7 +31,7 @@ class Reason(StrEnum):
 
 
 class ResendDenied(StrEnum):
-    """Why a call that might have been sent again was not. Used as a metric label."""
+    """The reason why a call that might have been sent again was not. Used as a metric label."""
 
     MAX = "max"
     DEADLINE = "deadline"
@@ -50,12 +50,12 @@ _PASSING: Final = frozenset({Category.SERVICE_ERROR, Category.RATE_LIMIT})
 
 
 def is_server_error(status: int) -> bool:
-    """Whether a status means a fault of the service that may pass."""
+    """Returns whether a status means a fault of the service that may pass."""
     return status >= 500 and status not in LASTING
 
 
 def read_wait(failure: Failure) -> float | None:
-    """The seconds that the upstream asks to wait, by Retry-After or by `details.retry_after` of its own (GoMind)."""
+    """Returns the seconds to wait that the upstream gives in Retry-After or in `details.retry_after` (GoMind)."""
     return read_seconds(failure.details.get("retry_after", ""))
 
 
@@ -102,8 +102,8 @@ RULES: Final = (
 
 
 def find_resend_reason(answer: Answer, failure: Failure, policy: ResendPolicy, keyed: bool) -> Reason | None:
-    """Why the same payload may be sent again; None where it must not be, or where that would not help. `failure` is the
-    meaning of the answer; `keyed`: the request carries an idempotency key."""
+    """Returns why the same payload may be sent again; None if it must not be, or if that would not help. `failure` is
+    the meaning of the answer; `keyed`: the request carries an idempotency key."""
     if not failure.may_retry or failure.code.category not in _PASSING:
         return None
     if isinstance(answer, UpstreamFault) and (answer.code not in UPSTREAM_FAULTS or answer.token in _HOPELESS_TOKENS):
@@ -112,9 +112,9 @@ def find_resend_reason(answer: Answer, failure: Failure, policy: ResendPolicy, k
 
 
 def compute_pause(policy: ResendPolicy, resent: int, chance: float, wait: float | None = None) -> float:
-    """The seconds to wait before resend number `resent` + 1: anything from zero to a bound that doubles each time (full
-    jitter, so that callers that failed together do not come back together), and what the upstream asked for. `chance`
-    is at least 0 and below 1."""
+    """Returns the seconds to wait before resend number `resent` + 1, plus the upstream's own wait. They are anything
+    from zero to a bound that doubles each time (full jitter, so that callers that failed together do not come back
+    together). `chance` is at least 0 and below 1."""
     return (wait or 0.0) + chance * min(policy.max_backoff, policy.backoff * (1 << resent))
 
 
@@ -138,7 +138,7 @@ class BudgetPolicy:
 
     @property
     def saved(self) -> float:
-        """How many resends can be saved up: those of ten seconds, and at least ten, since calls fail together."""
+        """Returns how many resends can be saved up: those of ten seconds, and at least ten (calls fail together)."""
         return max(_SAVED, _SAVED * self.per_second)
 
 
@@ -155,7 +155,7 @@ class Budget:
 
     @classmethod
     def of(cls, policy: BudgetPolicy, now: float) -> Budget:
-        """A new budget, filled as far as time alone fills it."""
+        """Returns a new budget, as full as time would make it."""
         return cls(policy, _SAVED * policy.per_second, now)
 
     def paid_in(self, now: float) -> Budget:

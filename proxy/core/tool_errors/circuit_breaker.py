@@ -22,8 +22,8 @@ from proxy.core.tool_errors.backoff import UPSTREAM_FAULTS, BudgetPolicy, is_ser
 @value_class
 class BreakerPolicy:
     """A breaker opens after `failures` in a row, or when the share of failures reaches `ratio` among at least `calls`
-    calls of the last `window` (None: the share does not matter). It then lets nothing through for `open_for` seconds,
-    and after that `probes` calls."""
+    calls of the last `window` (None: no share counts). It then lets nothing through for `open_for` seconds, and after
+    that `probes` calls."""
 
     failures: int = 5
     ratio: float | None = None
@@ -35,7 +35,7 @@ class BreakerPolicy:
 
 @value_class
 class ConcurrencyPolicy:
-    """How many calls an upstream gets at a time. Up to `queue` further ones wait, each for at most `wait` seconds."""
+    """The most calls that an upstream gets at a time. Up to `queue` others wait, for at most `wait` seconds."""
 
     limit: int
     wait: float = 1.0
@@ -43,7 +43,7 @@ class ConcurrencyPolicy:
 
     @property
     def most_waiting(self) -> int:
-        """How many calls may wait."""
+        """Returns how many calls may wait."""
         return self.limit if self.queue is None else self.queue
 
 
@@ -145,7 +145,7 @@ def _count_result(breaker: Closed, failed: bool, now: float, policy: BreakerPoli
 
 
 def has_failed(answer: UpstreamReply | UpstreamFault) -> bool | None:
-    """Whether an answer counts against the upstream (a refusal, 4xx or 501, does not); None where the fault is ours."""
+    """Returns whether an answer counts against the upstream (a refusal, 4xx or 501, does not); None for our fault."""
     if isinstance(answer, UpstreamReply):
         return is_server_error(answer.status)
     return True if answer.code in UPSTREAM_FAULTS else None

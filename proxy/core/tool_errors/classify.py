@@ -1,9 +1,9 @@
 """The meaning of an upstream's answer for the model: a table from status to `ErrorCode` (docs/upstream.md).
 
-An error that says what it is (GoMind's `{success: false, error: {...}}`, Compozy's and our own envelopes) keeps its
-code, category, words and verdict, also on a 2xx; every other answer is judged by its status. A tool's complaint about
-its arguments (`complaints.py`) becomes violations with paths, like our own. The upstream's status is always kept, and
-its words go to `details.original_error` as they are (`own_words.py`), without secrets that were sent.
+An error with a known form (GoMind's `{success: false, error: {...}}`, Compozy's and our own envelopes) keeps its code,
+category, words and verdict, also on a 2xx. Every other answer is judged by its status. A tool's complaint about its
+arguments (`complaints.py`) becomes violations with paths, like our own. The upstream's status is always kept, and its
+words go to `details.original_error` as they are (`own_words.py`), without secrets that were sent.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ LOOKED_AT: Final = 64 * 1024
 _NAMED: Final = 5
 _LONGEST_DETAIL: Final = 300
 _SEARCHED: Final = 16 * 1024  # how far secrets are looked for, much further than what is shown
-_LONGEST_MESSAGE: Final = 200  # longer words of a tool stand in the details alone
+_LONGEST_MESSAGE: Final = 200  # longer words of a tool are only in the details
 _MOST_DETAILS: Final = 20
 
-# Statuses with a code of their own; the others are judged by their hundreds.
+# Statuses with a separate code; the others are judged by their hundreds.
 _BY_STATUS: Final = {
     401: codes.UNAUTHORIZED, 403: codes.UNAUTHORIZED, 404: codes.RESOURCE_NOT_FOUND, 408: codes.REQUEST_TIMEOUT,
     425: codes.SERVICE_UNAVAILABLE, 429: codes.RATE_LIMIT_EXCEEDED, 504: codes.REQUEST_TIMEOUT,
@@ -119,7 +119,7 @@ def classify_answer(
 def _add_details(failure: Failure, reply: UpstreamReply, wall: float, original: str, idempotent: bool) -> Failure:
     """The failure with the details that every failed answer has, beside those of the tool's own envelope."""
     status = reply.status
-    # Where the status leaves it open whether the tool ran, its call must not be repeated.
+    # If the status leaves it open whether the tool ran, its call must not be repeated.
     may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
     details = {**({"executed": "unknown"} if may_have_run else {}), **failure.details, "upstream_status": str(status)}
     if retry_after := _read_retry_after(_header(reply.headers, "retry-after"), wall):
@@ -136,7 +136,7 @@ def show_words(text: str, check: Check | None, sent: JsonValue) -> str:
 
 
 def is_success(reply: UpstreamReply) -> bool:
-    """Whether a quick look shows that an answer is a delivered one; if not, `classify_answer` decides."""
+    """Returns whether a quick look shows that an answer is a delivered one; if not, `classify_answer` decides."""
     body = reply.body
     return (
         reply.status < 400
@@ -166,8 +166,8 @@ def make_unfit_failure(broken: tuple[Violation, ...]) -> Failure:
 
 # --- what it says about the arguments ---------------------------------------------------------------------------------
 def _find_complaint_status(error: JsonValue, status: int) -> int | None:
-    """The status under which to look for complaints; None for an answer that is not about arguments, by its status or
-    by the category that its envelope or the envelope's code names (docs/upstream.md)."""
+    """Returns the status under which to look for complaints. None for an answer that is not about arguments, by its
+    status or by the category that its envelope or the envelope's code names (docs/upstream.md)."""
     named, name = (error.get("category"), error.get("code")) if isinstance(error, dict) else (None, None)
     category = Category(named) if named in list(Category) else None
     if category is None and isinstance(name, str) and name in ERROR_CODES:
@@ -178,7 +178,7 @@ def _find_complaint_status(error: JsonValue, status: int) -> int | None:
 
 
 def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool, sentence: str) -> Failure:
-    """`bare`: no envelope of the tool gave the failure a code and a message; its `sentence` stands in for
+    """Adds a complaint. `bare`: no envelope gave the failure a code and a message; its `sentence` replaces
     violations."""
     if bare:
         code = codes.UPSTREAM_REJECTED_ARGUMENTS
@@ -189,12 +189,12 @@ def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bo
     return replace(failure, violations=found.violations, sent=sent, type_related=found.type_related)
 
 
-# Where frameworks say that a parameter stands: FastAPI's `loc`, express-validator's `location`.
+# The places of a parameter in frameworks' words: FastAPI's `loc`, express-validator's `location`.
 _URL_PLACES: Final = {"path": "path", "query": "query", "params": "path"}
 
 
 def _about_url(value: JsonValue) -> tuple[str, ...]:
-    """What a framework says of parameters in the URL, which no change of the arguments can mend; at most five."""
+    """Returns a framework's words on parameters in the URL, which no change of the arguments can mend; at most five."""
     listed = value.get("detail", value.get("errors")) if isinstance(value, dict) else None
     found: list[str] = []
     for item in listed if isinstance(listed, list) else ():
@@ -220,7 +220,7 @@ def _by_status(status: int, hint: str = "") -> Failure:
 
 
 def _read_retry_after(value: str, wall: float) -> str:
-    """Seconds to wait, as text; '' where the header is absent or unreadable (RFC 9110 section 10.2.3)."""
+    """Returns the seconds to wait, as text; '' if the header is absent or unreadable (RFC 9110 section 10.2.3)."""
     if value.isascii() and value.isdigit() and len(value) < 10:
         return str(int(value))
     from email.utils import parsedate_to_datetime  # imported here, because nearly all answers give seconds
@@ -252,7 +252,7 @@ def _read_enveloped(error: JsonValue, value: JsonValue, status: int, show: Calla
 
 
 def _hint(value: JsonValue, more: tuple[str, ...] = ()) -> str:
-    """The tool's own words on what to do next, '' where it has none. `more`: other keys that may hold them."""
+    """Returns the tool's own words on the next step, '' if it has none. `more`: other keys that may hold them."""
     holders = (value.get("details"), value, value.get("error")) if isinstance(value, dict) else ()
     for holder in holders:
         for key in ("hint", "remediation_hint", *more):
@@ -286,8 +286,8 @@ def _header(headers: Headers, name: str) -> str:
 
 
 def _read_body(reply: UpstreamReply, named: Mapping[tuple[str, str], str]) -> tuple[bytes, JsonValue]:
-    """An error body without its content coding (b"" where it cannot be decoded) and as JSON (None for anything but an
-    object or array), with places in the URL as those of the arguments that they are."""
+    """Returns an error body without its content coding (b"" if it cannot be decoded) and as JSON (None for anything but
+    an object or array). Places in the URL become those of the arguments that they are."""
     body, coding = reply.body if isinstance(reply.body, bytes) else b"", _header(reply.headers, "content-encoding")
     decoded = decode(body, coding, LOOKED_AT) if is_coded(coding) else body[:LOOKED_AT]
     text = b"" if isinstance(decoded, Undecodable) else decoded
@@ -297,8 +297,8 @@ def _read_body(reply: UpstreamReply, named: Mapping[tuple[str, str], str]) -> tu
 
 
 def _show_without_secrets(sent: JsonValue, limits: FeedbackLimits) -> Callable[[str], str]:
-    """What shows at most 1,500 code points of a tool's words, which may quote arguments, without a secret among them:
-    '' where the arguments hold more secrets than can be searched for."""
+    """Returns a function that shows at most 1,500 code points of a tool's words, which may quote arguments, without a
+    secret. It gives '' if the arguments hold more secrets than can be searched for."""
     secrets = list_secrets(sent, limits)
 
     def show(text: str) -> str:

@@ -1,14 +1,14 @@
 """Turns an upstream's error body into violations of the arguments, each with a path (docs/upstream.md).
 
 A tool's own complaint ("cannot unmarshal string into Go struct field WeatherRequest.lat of type float64") is the best
-hint for a model, once it is understood. `read_complaints` opens the body (`error_body.py`), tries the dialects in the
-order of their table (`dialects.py`), matches their claims to the sent arguments and the schema (`places.py`), and words
-them like violations of our own. A body that no dialect reads may still match one of GoMind's patterns: then the
-arguments are known to be at fault, but not which. These are the union of the three lists of the seed (Intelligent Error
-Handling "Layer 3"; Multi-Layer Type Safety, step 1 and implementation notes). A sentence about the caller's rights or
-means does not count, although it may say "is required": different arguments would not help.
+hint for a model, once it is understood. `read_complaints` opens the body (`error_body.py`), and tries the dialects in
+the order of their table (`dialects.py`). It matches their claims to the sent arguments and the schema (`places.py`),
+and words them like violations of our own. A body that no dialect reads may still match one of GoMind's patterns: then
+the arguments are known to be at fault, but not which. These are the union of the three lists of the seed (Intelligent
+Error Handling "Layer 3"; Multi-Layer Type Safety, step 1 and implementation notes). A sentence about the caller's
+rights or means does not count, although it may say "is required": different arguments would not help.
 
-What a tool says is never quoted as it is: its words are masked, freed of secrets from the arguments, and cut.
+A tool's words are never quoted unchanged: they are masked, freed of secrets from the arguments, and cut.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def read_complaints(
     """The complaint of an error answer about the sent arguments; None if it says nothing about them. `body` is the
     answer without content coding; its first 64 KiB are read. `check` is the tool's compiled schema, `sent` the
     arguments that were forwarded (`ABSENT`: none); `limits` names further secrets and path roots. An error inside a 200
-    (MCP `isError`, JSON-RPC `error`) has no status of its own, so pass 400 for it. Never raises."""
+    (MCP `isError`, JSON-RPC `error`) has no separate status, so pass 400 for it. Never raises."""
     if status not in STATUSES or not body:
         return None
     answer = open_body(content_type, body)
@@ -112,9 +112,9 @@ def make_limits(check: Check | None) -> FeedbackLimits:
 def read_server_error(
     content_type: str, body: bytes, check: Check | None, sent: JsonValue, limits: FeedbackLimits | None = None
 ) -> Complaint | None:
-    """The complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type; None if it
-    names no text that was sent: it may have failed to read somebody else's answer. Only for tools that may be called
-    twice, because a server error does not say that the tool has not run."""
+    """Returns the complaint of a Go service that answers with one of SERVER_ERRORS to arguments of a wrong type. None
+    if it names no text that was sent: it may have failed to read somebody else's answer. Only for tools that may be
+    called twice, because a server error does not say that the tool has not run."""
     if b"cannot unmarshal string" not in body:
         return None
     found = read_complaints(409, content_type, body, check, sent, limits)

@@ -19,7 +19,7 @@ from proxy.core.tool_errors.readers import Reader, make_items_reader, make_map_r
 @value_class
 class Dialect:
     """One form of complaint. `sure`: a claim counts although its place is unknown here, because nothing else is ever
-    written in this form; else it needs a sent or declared argument, or words that the tables know; `strict`: both."""
+    written in this form. Otherwise it needs a sent or declared argument, or known words; `strict`: both. both."""
 
     name: str
     read: Reader
@@ -31,7 +31,7 @@ class Dialect:
 # Places of a request outside of its arguments, and those that `classify` explains.
 _OUTSIDE: Final = ("header", "headers", "cookie", "cookies", "path", "query", "params")
 
-# Three frameworks whose lists say nothing else, and one reader for the lists of all others: joi, valibot,
+# Three frameworks whose lists say nothing else, and one reader for the lists of all others. These are joi, valibot,
 # express-validator, Spring, JSON:API, huma, RFC 9457 (section 3, the example with `errors`) and RFC 7807 (section 3,
 # the one with `invalid-params`).
 _LISTS: Final = (

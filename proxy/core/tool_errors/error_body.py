@@ -307,7 +307,7 @@ def is_size(kind: str) -> bool:
 
 
 def find_code_of_words(words: str) -> ViolationCode | None:
-    """Our code for the meaning of a sentence, None where it has no known phrase."""
+    """Returns our code for the meaning of a sentence, None if it has no known phrase."""
     return next((code for phrase, code in _compile_phrases() if phrase.search(words)), None)
 
 

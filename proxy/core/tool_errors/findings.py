@@ -35,14 +35,14 @@ LONGEST_WORDS: Final = 300
 _LONGEST_NAME: Final = 80
 _MOST_SECRETS: Final = 200
 _MOST_VALUES: Final = 50_000
-# What may be the name of a field that is neither declared nor sent.
+# The possible names of a field that is neither declared nor sent.
 _NAME: Final = re.compile(r"[\w$@:.\[\]-]{1,64}")
 
 
 @value_class
 class Tool:
-    """What claims are compared with: the arguments, how they may be shown, and the secret texts among them. `doubtful`:
-    the status alone does not suggest wrong arguments, so a claim needs words that are known."""
+    """The tool that claims are compared with: the arguments, their visible form, and the secret texts among them.
+    `doubtful`: the status does not suggest wrong arguments, so a claim needs words that are known."""
 
     arguments: Arguments
     limits: FeedbackLimits
@@ -63,7 +63,7 @@ def mask_secrets(words: str, secrets: tuple[str, ...]) -> str:
     for secret in secrets:
         if len(secret) > 5:
             words = words.replace(secret, MASK)
-        else:  # a short one is masked only if it is alone: it may be a part of many words
+        else:  # a short one is masked only if it is whole: it may be a part of many words
             words = re.sub(rf"(?<![^\W_]){re.escape(secret)}(?![^\W_])", MASK, words)
     return words
 
@@ -155,8 +155,8 @@ _NAMED: Final = re.compile(
 
 
 def _one_below(claim: Claim, located: Located, tool: Tool) -> Located:
-    """The missing key itself, where the claim names the object that lacks it: the key that the words name, or the only
-    one that the schema requires (zod's `flatten` leaves out the depth)."""
+    """Returns the missing key itself, if the claim names the object that lacks it. It is the key that the words name,
+    or the only one that the schema requires (zod's `flatten` leaves out the depth)."""
     value = find_value(tool.arguments.sent, located.path)
     if not isinstance(value, dict):
         return located
@@ -210,7 +210,7 @@ def _violation(finding: _Finding, located: Located, tool: Tool) -> Violation:
     path = _path(located, tool)
     claim, value = finding.claim, find_value(tool.arguments.sent, path)
     nodes = tool.arguments.nodes_at(path)
-    # What is said of a part says nothing about the value around it.
+    # A claim about a part says nothing about the value around it.
     code = codes.CONSTRAINT if located.around else _settle_code(finding, value)
     expected_type = find_json_type(claim.expected) or find_expected_type(claim.words)
     expected = "" if located.around else _describe_expected(code, expected_type, nodes, value)

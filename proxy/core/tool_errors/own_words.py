@@ -2,8 +2,8 @@
 
 Tools list several errors at once in many forms: GraphQL and JSON:API `errors`, Google's `fieldViolations`, FastAPI's
 `detail`, Spring's `fieldErrors`, maps from fields to sentences (Rails, Django, ASP.NET). Each entry becomes one line:
-its place, its words as they are, and the data beside them that helps. What repeats the request, or serves a debugger
-alone, is left out. A body that has no list gives its own sentence, and a plain text its lines.
+its place, its words as they are, and the data beside them that helps. Members that repeat the request, or serve only a
+debugger, are left out. A body that has no list gives its own sentence, and a plain text its lines.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ WORDS_AT: Final = ("message", "detail", "error_description", "error", "title", "
 # The words of one entry, best first, and what may be before them.
 _ENTRY_WORDS: Final = ("detail", "message", "msg", "defaultMessage", "description", "reason", "error", "errorMessage",
                        "developerMessage", "text", "title")  # fmt: skip
-# What says as much as words if an entry has none.
+# The members that say as much as words if an entry has none.
 _ENTRY_RULES: Final = ("code", "rule", "errorCode", "type", "kind", "keyword")
 _ENTRY_PLACES: Final = ("loc", "instancePath", "dataPath", "source", "path", "field", "pointer", "param", "parameter",
                         "property", "propertyPath", "propertyName", "fieldName", "attribute", "location",
                         "name")  # fmt: skip
 # Keys beside a single error's words that name its field.
 _NAMED_AT: Final = ("param", "field", "parameter", "property", "pointer")
-# Where lists and maps of errors are.
+# The keys of lists and maps of errors.
 _HOLDERS: Final = frozenset(
     ["errors", "message", "error", "detail", "details", "violations", "issues", "messages", "fielderrors",
      "fieldviolations", "invalidparams", "validationerrors", "errormessages", "failures", "suberrors", "fields",
      "constraintviolations", "globalerrors", "errordetails", "innererrors"]
 )  # fmt: skip
-# Members of an entry that repeat the request, lead elsewhere, or serve a debugger alone.
+# Members of an entry that repeat the request, lead elsewhere, or serve only a debugger.
 _LEFT_OUT: Final = frozenset(
     ["input", "rejectedvalue", "received", "value", "attemptedvalue", "invalidvalue", "target", "targetproperty",
      "bindingfailure", "objectname", "codes", "arguments", "locations", "links", "help", "helpurl", "url", "docs",
@@ -69,7 +69,7 @@ def list_own_words(value: JsonValue, text: bytes) -> list[str]:
     entries = list(_list_entries(value, 0))
     if not head and not entries and isinstance(value, dict) and _is_map(value):
         entries = list(_read_map(value, "", 0))
-    # A summary whose words an entry repeats, or that is the name of the status alone, is no line of its own.
+    # A summary whose words an entry repeats, or that is only the name of the status, is no separate line.
     is_news = head and not any(head in entry for entry in entries) and not (entries and head.lower() in _STATUSES)
     lines = list(dict.fromkeys([head, *entries] if is_news else entries))[:_MOST_ENTRIES]
     return lines or [" ".join(text.decode("utf-8", "replace").split())]
@@ -170,7 +170,7 @@ def _first_text(entry: dict[str, JsonValue], keys: tuple[str, ...]) -> str:
 
 
 def _find_place(entry: dict[str, JsonValue]) -> tuple[str, str]:
-    """The key that says where an entry is, and the place as text; ('', '') without one."""
+    """Returns the key of an entry's place, and the place as text; ('', '') without one."""
     for key in _ENTRY_PLACES:
         item = entry.get(key)
         if key == "name" and not isinstance(entry.get("reason"), str):

@@ -58,8 +58,9 @@ def read_steps(place: Place) -> tuple[str, ...]:
 
 
 def rename_url_places(answer: JsonValue, named: Mapping[tuple[str, str], str]) -> bool:
-    """Changes the places of FastAPI's items that are parameters of the URL or headers, `["path", "trip_id"]`, to those
-    of the arguments that they are (`named`: place and parameter -> argument); whether there were any."""
+    """Replaces the places of FastAPI's items that are parameters of the URL or headers, `["path", "trip_id"]`. The new
+    ones are those of the arguments that they are (`named`: place and parameter -> argument). Returns whether there were
+    any."""
     items = answer.get("detail") if isinstance(answer, dict) else None
     changed = False
     for item in items if isinstance(items, list) else ():
@@ -139,7 +140,7 @@ class Arguments:
             return (Located(self._find_undeclared(()) if unknown else (), known=True),)
         (above, _), last = self._reach(steps[:-1]), steps[-1]
         missing = code is codes.REQUIRED_MISSING
-        # Go names the type of an inner object without the way to it: the key may stand elsewhere in what was sent.
+        # Go names the type of an inner object without the way to it: the key may be elsewhere in the arguments.
         if not (above and (missing or steps[1:])) and fold_name(last) and (standing := self._list_standing(last)):
             return self._find_below(steps, standing, find_json_type(claim.got))
         above = above or [((), self.sent)]
@@ -150,7 +151,8 @@ class Arguments:
         return tuple(Located((*path, last), known=False) for path in lacking) if missing else _go_around(above)
 
     def _reach(self, steps: tuple[str, ...]) -> tuple[_Reached, bool]:
-        """What stands at the end of all steps, in every item of a list whose index is left out; and whether one is."""
+        """Returns the values at the end of all steps, in every item of a list with its index left out; and whether one
+        is."""
         found: _Reached = [((), self.sent)]
         is_open = False
         for step in steps:
@@ -233,8 +235,8 @@ class Arguments:
         return [(path, value) for path, value in keyed if fold_name(str(path[-1])) == wanted]
 
     def _locate_named(self, name: str, code: ViolationCode | None) -> tuple[Located, ...]:
-        """The places of a key whose object is not named: where it is missing, or where it stands. None if it may be in
-        different objects."""
+        """Returns the places of a key whose object is not named: those that lack it, or those that have it. None if it
+        may be in different objects."""
         wanted = fold_name(name)
         lacking: list[Pointer] = []
         for path, value in self._values if code is codes.REQUIRED_MISSING else ():

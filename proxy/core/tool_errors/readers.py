@@ -1,8 +1,8 @@
-"""What a tool says against arguments, as claims; and the three ways in which frameworks say it, each as a reader.
+"""A tool's complaints about arguments, as claims; and the three ways in which frameworks write them, each as a reader.
 
-A reader takes an `ErrorBody` and gives claims, none if the body does not use its dialect: from lists of objects with
-a place and words (FastAPI, AJV, zod ...), from maps of places to words (Django, Rails, ASP.NET ...), or from sentences
-(Go, Jackson, serde ...). Whether a claim counts is decided when it is matched to what was sent.
+A reader takes an `ErrorBody` and gives claims, none if the body does not use its dialect. It reads lists of objects
+with a place and words (FastAPI, AJV, zod ...), maps of places to words (Django, Rails, ASP.NET ...), or sentences (Go,
+Jackson, serde ...). A claim counts or not when it is matched to the sent arguments.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _DEEPEST_MAP: Final = 8
 @value_class
 class Claim:
     """One complaint about one place, in the framework's terms. `place` is None if the framework does not name it;
-    `name` is a key alone, whose object is not named. `kind` is the framework's own name of the rule (`float_parsing`,
-    `minLength`, `oneof`); `code` is our code where the dialect is sure. `expected` and `got` are type words. `quoted`,
-    the value as the tool repeats it, only serves to find the place. `sentence` is whole where `words` are its predicate
-    alone."""
+    `name` is just a key, whose object is not named. `kind` is the framework's name of the rule (`float_parsing`,
+    `minLength`, `oneof`); `code` is our code if the dialect is sure. `expected` and `got` are type words. `quoted`, the
+    value as the tool repeats it, only serves to find the place. `sentence` is whole if `words` lack its subject."""
 
     words: str
     place: Place | None = None
@@ -159,7 +158,7 @@ def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth:
 
 
 def _read_words(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
-    """The words at one place, each with the name of its rule; None where the entry is not a list of words."""
+    """Returns the words at one place, each with the name of its rule; None if the entry is not a list of words."""
     if isinstance(entry, str) and loose:
         return [(entry, "")]
     if not isinstance(entry, list) or not entry:
@@ -180,11 +179,11 @@ def _read_words(entry: JsonValue, loose: bool) -> list[tuple[str, str]] | None:
 # --- words ------------------------------------------------------------------------------------------------------------
 def make_phrase_reader(*rows: tuple[str, ViolationCode | None], prose: bool = False) -> Reader:
     """A reader of texts: each row is a regular expression and the code it means (None: the words decide). Named groups:
-    `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain), `kind`, `expected`,
-    `got`, `quoted`, `words` (default: the whole match), `sentence` (default: the words), `root` (the arguments as a
-    whole are meant) and `items` (the items of the list at `path` are meant). `prose`: not for HTML pages, which may
-    contain any sentence. The expressions are compiled on first use, or by `complaints.compile_dialects`, so that the
-    start does not wait for them."""
+    They are `path` (a place), `name` (a key whose object is not named), `chain` (Jackson's reference chain), `kind`,
+    `expected`, `got` and `quoted`. Further, `words` (default: the whole match), `sentence` (default: the words), `root`
+    (the arguments as a whole are meant) and `items` (the items of the list at `path` are meant). `prose`: not for HTML
+    pages, which may contain any sentence. The expressions are compiled on first use, or by
+    `complaints.compile_dialects`, so that the start does not wait for them."""
 
     @cache
     def compile_phrases() -> list[tuple[re.Pattern[str], ViolationCode | None]]:
