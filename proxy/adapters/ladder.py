@@ -77,8 +77,8 @@ def make_conversation(source: ConversationSource, name: str) -> Conversation:
 
 
 def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
-    """The first text at one of the places (kind of source, name), or ''. `_meta` is read from the body, or from
-    its `params` (MCP)."""
+    """The first text at one of the places (kind of source, name), or ''. `_meta` is that of the body or `params`
+    (MCP)."""
     body: JsonValue = ABSENT
     for kind, name in places:
         if kind != "header" and body is ABSENT:

@@ -150,8 +150,7 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
 
 
 def make_request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
-    """Makes the request for a checked call, or the proxy's own answer: a container's functions, or on a route without
-    an upstream the checked arguments."""
+    """Makes the request for a checked call, or the proxy's own answer: a container's functions, or its arguments."""
     policy, checked = context.policy, approved.checked
     if policy is not None and policy.tool == checked.call.tool:
         group = policy.container

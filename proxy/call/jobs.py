@@ -281,8 +281,7 @@ def examine_schema(payload: bytes) -> bytes:
 
 
 def read_examined(result: bytes) -> tuple[str, float, float, float]:
-    """The result of `examine_schema`: why the schema cannot be used ('' if it can), seconds, bytes, and the
-    slowest pattern's seconds."""
+    """The result of `examine_schema`: why the schema is unusable or '', seconds, bytes, slowest pattern's seconds."""
     answer: Any = parse(result)
     if "bad" in answer:
         return answer["bad"], 0.0, 0.0, 0.0

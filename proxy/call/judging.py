@@ -89,8 +89,7 @@ async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool
 
 
 async def _decide(context: CallContext, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
-    """Returns the result of `decide`; of a call that would keep others waiting, from a child process. `tried`: it
-    would."""
+    """Returns the result of `decide`; of a call that would delay others, from a child process. `tried`: it would."""
     if not is_ready(policy):  # a first call; other calls go on while its code is written
         await asyncio.to_thread(prepare, policy)
     elsewhere = context.services.elsewhere
@@ -126,8 +125,8 @@ async def _advise_call(context: CallContext, failure: Failure) -> Failure:
 
 
 # One forwarded call in so many is judged by another validator too: of the first `FIRST` calls of a tool with a schema,
-# and of all later ones. A schema that two validators read differently shows early; each question costs a child process
-# as much as a call.
+# and of all later ones. A schema that two validators read differently shows early; each question costs a process as
+# much as a call.
 FIRST: Final = 1000
 SAMPLE_OF_FIRST: Final = 100
 SAMPLE_OF_LATER: Final = 1000

@@ -114,7 +114,6 @@ def _read(report: CheckReport, args: argparse.Namespace) -> Loaded | None:
 
 
 def _check_hooks(hooks: Sequence[HookEntry], file: str, args: argparse.Namespace) -> list[Mistake]:
-    """The errors of a config's hooks."""
     if not hooks or args.config_only:
         return []
     from proxy.server import check_hooks  # the serving code is needed only for hooks
@@ -179,7 +178,6 @@ def _show_base(loaded: Loaded, upstream: str) -> str:
 
 
 def _list_notes(loaded: Loaded, table: RouteTable) -> list[str]:
-    """Returns notes about a usable config."""
     notes = list(loaded.config.notes)
     if unjudged := [f"'{route.name}'" for route in table.routes if route.forwards_unjudged_query]:
         notes.append(f"query strings reach the tool unjudged on {', '.join(unjudged)} (`query: refuse` takes none)")

@@ -89,8 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_token(config: str) -> str:
-    """Returns the token that a config names. '' if it names none or has a mistake, for then the proxy may serve
-    another."""
+    """Returns the token that a config names. '' if it names none or has a mistake: then the proxy may serve another."""
     from proxy.config.files.secrets import Substitution, reveal
     from proxy.config.files.source import Files
     from proxy.config.mistakes import ConfigError

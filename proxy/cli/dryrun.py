@@ -56,8 +56,8 @@ class _NoTime:
 
 @value_class
 class ForwardedCall:
-    """An accepted call: its arguments as they would be sent, the repairs made, and what was decided (None for a request
-    that is no call)."""
+    """An accepted call: its arguments as they would be sent, the repairs, and the decision (None for a mere
+    request)."""
 
     arguments: bytes
     repairs: tuple[Repair, ...]

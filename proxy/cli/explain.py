@@ -74,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explain_tool(policy: ToolPolicy) -> Iterator[str]:
-    """The explanation of one tool, as comments and code."""
     if policy.container is not None:
         yield "# a container: it takes no arguments, so there is nothing to judge"
         return

@@ -58,8 +58,7 @@ class OperatorPort:
             connection.close()
 
     def follow(self, path: str, resume: str = "") -> http.client.HTTPResponse:
-        """Opens a stream of events without a time limit, from behind the event `resume`. Raises OSError without an
-        answer."""
+        """Opens a stream of events without a time limit, from behind the event `resume`. May raise OSError."""
         connection = self._connect(None)
         more = {"Last-Event-ID": resume} if resume else {}
         connection.request("GET", path, headers={**self._headers, "Accept": "text/event-stream", **more})

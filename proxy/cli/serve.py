@@ -40,8 +40,7 @@ _STARTING: Final = (10_000, 1_000, 1_000)
 # Python's own 700 is reached by a handful of calls.
 _SERVING: Final = (50_000, 20, 20)
 # Seconds after which a thread that compiles a check hands the interpreter to the thread that serves calls. A call asks
-# for the interpreter at every packet: beside a large schema it waits up to 70 ms with Python's own 5 ms, and 20 ms with
-# this.
+# for the interpreter at every packet: beside a large schema it waits 70 ms with Python's own 5 ms, and 20 ms with it.
 _SWITCH_INTERVAL: Final = 0.0005
 # Memory is settled at most this many seconds after the start, and waits this long for calls to end.
 _WARM: Final = 1.0
@@ -275,8 +274,7 @@ async def _look_at(source: NoConfig, args: argparse.Namespace, signals: asyncio.
 
 
 async def _settle_when_idle(serving: Serving) -> None:
-    """Settles the memory once the first checks are compiled and no call is under way: it takes 25 ms, which would delay
-    the first answers."""
+    """Settles the memory once the first checks are compiled and no call is under way: its 25 ms would delay answers."""
     if serving.warming.task is not None:
         await asyncio.wait({serving.warming.task}, timeout=_WARM)
     with contextlib.suppress(TimeoutError):

@@ -103,8 +103,7 @@ def _find_target(table: RouteTable, wanted: str, tool: str | None, method: str) 
 
 
 def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> DryTarget | str:
-    """Finds the route that judges calls by its name, its path or a request target; otherwise a message about what to
-    write instead."""
+    """Finds the route that judges calls by its name, its path or a request target; otherwise returns a remedy."""
     from proxy.config.mistakes import suggest_remark
     from proxy.routing import MethodNotAllowed, find_dry_target
 

@@ -45,8 +45,8 @@ _LAST_PORT: Final = 65535
 
 @value_class
 class Address:
-    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: if the port is taken, a free
-    one replaces it."""
+    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: a free port replaces a
+    taken."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -152,8 +152,7 @@ class UpstreamTls:
 
 
 class AddedUpstream(Protocol):
-    """An upstream without a URL: a process, or one that represents other upstreams. A plugin reads it, and makes the
-    upstream of it."""
+    """An upstream without a URL: a process, or one that represents other upstreams. A plugin reads it and makes it."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -402,8 +401,7 @@ class StateConfig:
 
 @value_class
 class Telemetry:
-    """Log and traces. Log `auto` is console on a terminal and json elsewhere; traces `auto` follows the variables
-    OTEL_*."""
+    """Log and traces. Log `auto` is console on a terminal, otherwise json; traces `auto` follows OTEL_* variables."""
 
     log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -129,7 +129,6 @@ def read_policy(written: Written) -> Policy:
 
 
 def _read_resend(written: Written) -> ResendPolicy:
-    """When a tool's calls may be sent again."""
     made = RESEND.read(written.get("resend", {})) | IDEMPOTENCY.read(written.get("idempotency", {}))
     made["idempotent"] = read_switch(written.get("idempotent", False))
     # draft-ietf-httpapi-idempotency-key-header names the header of generated keys.

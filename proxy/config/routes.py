@@ -128,7 +128,6 @@ class Routes:
         )
 
     def _check_keys(self, route: WrittenRoute) -> None:
-        """Reports what is wrong with a route's own keys."""
         check_route(self._context, route)
         self._check_upstream(route)
         listed = frozenset(route.entry.get("caps", {}).get("overrides", {})) if route.is_listed else frozenset()
@@ -179,8 +178,7 @@ class Routes:
         return None, chosen or QueryPolicy.FORWARD
 
     def _find_request(self, route: WrittenRoute, tool: ToolConfig | None) -> RequestForm | None:
-        """The request of the route's operation; None if it has none. Reports path parameters that the route's path
-        does not have."""
+        """The request of the route's operation; None if it has none. Reports path parameters that the path lacks."""
         if tool is None or tool.request is None or route.upstream == NO_UPSTREAM:
             return None
         for name in tool.request.path_names:
@@ -268,8 +266,7 @@ class Routes:
                     self._context.mistake(at, f"unknown tool {name!r}", hint)
 
     def _check_duplicates(self, routes: list[WrittenRoute]) -> None:
-        """Reports two routes with the same path and method, whatever their parameters are called, or with the same
-        name."""
+        """Reports two routes with the same path and method, whatever their parameters are called, or the same name."""
         served: dict[tuple[str, str], WrittenRoute] = {}
         named: dict[str, WrittenRoute] = {}
         for route in routes:

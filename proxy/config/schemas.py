@@ -82,8 +82,7 @@ class SourceProblem:
 @value_class
 class FoundSchema:
     """A tool in a document: the JSON Schema of its arguments, its description, notes on parts that were read
-    differently from how they are written. `request` is the form of its arguments in a request to the document's first
-    server."""
+    differently from how they are written. `request` is the form of its arguments at the document's first server."""
 
     schema: JsonValue
     description: str
@@ -91,8 +90,7 @@ class FoundSchema:
     request: RequestForm
 
 
-# Takes the tool of a name out of a parsed document. The last argument are headers that the route sets itself, which are
-# not arguments.
+# Takes the tool of a name out of a parsed document. The last argument are headers that the route sets itself.
 ReadSource = Callable[[JsonValue, str, frozenset[str]], FoundSchema | SourceProblem]
 
 
@@ -236,7 +234,6 @@ class SchemaLoader:
     def _list_mistakes(
         self, error: SchemaError, read: ReadSchema, documents: Mapping[str, JsonValue]
     ) -> Iterator[Mistake]:
-        """Every error of a schema that does not compile."""
         faults = list_schema_faults(read.value, documents=documents, base=read.uri)[:_MOST_FAULTS] or [error]
         yield from (describe_unusable(fault, read.value, read.place) for fault in faults)
         try:
@@ -266,8 +263,7 @@ class SchemaLoader:
             yield f"{len(findings) - _MOST_NOTES} more remarks of this kind"
 
     def weigh(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Returns the findings that count, as the operator weighs them; `note` is for configs made from others'
-        documents."""
+        """Returns the findings that count, as the operator weighs them; `note` is for configs from other documents."""
         mode = self._unknown_keywords
         counted = [finding for finding in findings if mode != "off" or not finding.is_keyword]
         if mode == "note":

@@ -67,8 +67,7 @@ class HookLoadError:
 
 @value_class
 class LoadedHook:
-    """A hook that is ready to run. `timeout` is in seconds per point; with `strict`, a call with a failing hook is
-    refused."""
+    """A hook that is ready to run. `timeout` is in seconds per point; `strict`: a failing hook refuses its call."""
 
     name: str
     hook: Hook
@@ -155,8 +154,7 @@ FAILED: Final = object()
 
 
 class HookChain:
-    """The hooks of a config. `report` receives each failure, with the exception if there was one; `now` is a monotonic
-    clock."""
+    """The hooks of a config. `report` receives each failure, with its exception if any; `now` is a monotonic clock."""
 
     def __init__(
         self,
@@ -308,8 +306,8 @@ def _show_ending(outcome: Outcome | None, record: CallRecord, seconds: float) ->
 
 # --- what hooks say ---------------------------------------------------------------------------------------------------
 def _read_change(call: ToolCall, policy: ToolPolicy | None, answer: object) -> ToolCall | UpstreamReply | Failure | str:
-    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. Arguments may be no
-    longer than a client's."""
+    """Interprets an answer at `before_decision`; a text is the reason why it is not acceptable. Arguments have a
+    client's bound."""
     try:
         match answer:
             case Change(value) if isinstance(call.arguments, Document):  # unreadable arguments cannot be replaced

@@ -16,7 +16,7 @@ _SIMILAR: Final = 0.6
 
 def describe_unrouted(table: RouteTable, path: str, why_not: MethodNotAllowed | None) -> Mapping[str, str]:
     """The notes of a request with this path: the path, and the nearest route if one is similar. A route that only the
-    method misses is the nearest."""
+    method misses is it."""
     notes = {"url.path": cut(escape(path), _LONGEST)}
     if why_not is not None:
         return notes | {"nearest_route": f"{'|'.join(why_not.methods)} {why_not.path}"}

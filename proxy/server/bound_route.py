@@ -195,8 +195,7 @@ class RouteRequest:
         return find_text(self.raw, sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
-        """Returns whether a call of an unknown tool continues: on a report-only route, unless its name has to make a
-        path of the upstream and cannot."""
+        """Returns whether a call of an unknown tool continues: on a report-only route, if its name fits the path."""
         route = self.binding.route
         named = tool not in ("", ".", "..") or "{tool}" not in route.upstream_path
         return route.mode is Mode.REPORT and route.kind == "call" and named

@@ -205,8 +205,7 @@ class Connection(ReadingConnection):
         return True
 
     def answer(self, data: bytes) -> bool:
-        """Writes the response to the call that began without a task. False: it may not be written now, or no other may
-        follow it."""
+        """Writes the response to the call that began without a task. False: not now, or none may follow it."""
         if self.state is not _BUSY or self.held is None or self.half_closed or self.slow_reader is not None:
             return False
         if self.link is not None and not self.link.is_closing():
@@ -292,8 +291,7 @@ class Connection(ReadingConnection):
         return response
 
     def _answer_defect(self, request: web.BaseRequest, error: Exception) -> Response:
-        """The response to a request that could not be answered. Raises ConnectionError where another response has
-        begun."""
+        """The response to a request that could not be answered. Raises ConnectionError if another one has begun."""
         if has_begun(request):
             raise ConnectionError("the response broke off") from error
         response = self.service.refuse(BadRequest(INTERNAL_ERROR, ""))

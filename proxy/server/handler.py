@@ -204,7 +204,7 @@ class Handler:
         self.tell(record)
 
     def tell(self, record: CallRecord) -> None:
-        """Tells the observers of a request that is over. Reports what one of them raises: a request may end while the
+        """Tells the observers of a request that is over. Reports their exceptions: a request may end while the
         connection to a tool is read."""
         for observer in self.observers:
             try:

@@ -93,8 +93,8 @@ class RelayHandler(Protocol):
     """Answers the requests of relayed routes with one key (`RelaysRequests.relay_key`) in this process."""
 
     def handle(self, request: ListedRequest, /) -> Awaitable[web.StreamResponse | RouteRequest]:
-        """Answers one request whose body has not been read; or gives the request, with its body if that was read, for
-        it to be relayed as any other."""
+        """Answers one request whose body has not been read; or returns it to be relayed, with its body if that was
+        read."""
 
     async def close(self) -> None:
         """Ends what runs beside the requests."""

@@ -303,7 +303,6 @@ def make_server_context(tls: ServerTls) -> ssl.SSLContext:
 
 
 def renew(context: ssl.SSLContext, tls: ServerTls) -> None:
-    """Shows the certificate that the files hold now to every connection from here on. Raises as
-    `make_server_context`."""
+    """Shows the files' present certificate to every new connection. Raises as `make_server_context`."""
     # Without a password OpenSSL would ask the terminal for one.
     context.load_cert_chain(tls.cert, tls.key or None, lambda: "")

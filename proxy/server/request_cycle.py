@@ -201,8 +201,7 @@ class RequestCycle(Driver[StreamResponse]):
 
     async def resume(self, request: web.BaseRequest) -> StreamResponse:
         """The response, in the task of the connection. It has been sent already if it went out piece by piece. Raises
-        CancelledError when the client has gone, and ConnectionError if a response that has begun cannot be brought to
-        its end."""
+        CancelledError when the client has gone, and ConnectionError if a response that has begun cannot be ended."""
         self.request, self._client = request, None
         # `request.task` is the connection's; without its loop, CPython 3.11 asks the kernel for the process id first.
         self._task = asyncio.current_task(request.task.get_loop())
@@ -327,7 +326,6 @@ class RequestCycle(Driver[StreamResponse]):
         return None
 
     def _make_bare(self) -> RawRequest:
-        """The request without its body."""
         client = find_caller(self.handler.hop, self.head).client(self.fields)
         return RawRequest(
             self.head.method, self.target.path, self.target.query, self.fields, b"", self.target.params, client
@@ -375,7 +373,6 @@ class RequestCycle(Driver[StreamResponse]):
         return response
 
     async def _answer_path(self) -> Response:
-        """The response at a path of a plugin."""
         await IN_TASK
         raw, snapshot = self._make_bare(), self.snapshot
         record_route(self.record, raw.path)
@@ -384,7 +381,6 @@ class RequestCycle(Driver[StreamResponse]):
         return make_response(reply, self.record)
 
     async def _list_usable(self) -> Usable:
-        """The routes that the caller may use."""
         found = []
         for route in self.snapshot.table.routes:
             access = self.snapshot.services.access.get(route.key)

@@ -72,13 +72,11 @@ async def start_serving(
 async def _open_operator_ports(
     serving: Serving, admin: AdminEntry, known: tuple[Path, Mapping[str, str]], clock: Clock, held: socket.socket | None
 ) -> None:
-    """Opens the operator's port and that for probes."""
     pages, refuse = make_pages(serving), serving.handler.refuse_head
     await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports, held)
 
 
 async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None:
-    """Opens the port that clients use."""
     handler, inbound = serving.handler, serving.config.listen
     serving.library_log.attach()
     timeouts = Timeouts(inbound.head_timeout, inbound.idle_timeout, inbound.send_timeout)

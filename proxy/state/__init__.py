@@ -45,9 +45,8 @@ def make_store(
     settings: object = None,
     changed: Changed = lambda change: None,  # noqa: ARG005
 ) -> StateStore:
-    """Makes the store of a kind named in the config. `settings` are what a plugin has read of its backend's keys,
-    and `changed` is called when a shared store goes away or comes back. Raises ImportError if a client library is
-    missing."""
+    """Makes the store of a kind named in the config. `settings` are what a plugin has read of its backend's keys, and
+    `changed` is called when a shared store goes away or comes back. Raises ImportError without its library."""
     if kind in STORES:
         return STORES[kind](clock, max_keys)
     plugin = next(each for each in find_plugins(KeepsState) if each.backend == kind)

@@ -89,8 +89,8 @@ class Log:
     """Implements `Observer`; `event` and `defect` report what happens outside of requests."""
 
     def __init__(self, stream: TextIO, format_name: str, level: str, wall: Callable[[], float]) -> None:
-        """`format_name` is json, console (lines for people), or auto (console on a terminal). `wall` gives seconds
-        since the Unix epoch."""
+        """`format_name` is json, console (lines for people), or auto (console on a terminal). `wall`: seconds since
+        1970."""
         self.level = level
         """The lowest level that is written, one of LEVELS. May be set at any time."""
         self._wall = wall
@@ -146,8 +146,7 @@ class Log:
         self.event("Hook failed", "error", **fields)
 
     def defect(self, request_id: str, error: BaseException) -> None:
-        """Logs a defect of the proxy and where it happened, without the exception's message, which may quote a
-        value."""
+        """Logs a defect of the proxy and its place, without the exception's message, which may quote a value."""
         fields: Fields = {"error": type(error).__name__, "frames": list_frames(error)}
         self.event("Internal error", "error", correlation_id=request_id, **fields)
 
@@ -245,8 +244,7 @@ def round_milliseconds(seconds: float) -> float:
 
 
 def read_fields(record: CallRecord) -> Fields:
-    """The fields of a finished request's line, which traces and kept calls show too; built once, and not to be
-    changed."""
+    """The fields of a finished request's line, which traces and kept calls show too; built once, and not changed."""
     if record.line is None:
         record.line = build_fields(record)
     return record.line

@@ -228,8 +228,8 @@ class Metrics:
         return (route, tool) in self._known
 
     def learn_tools(self, route: str, tools: Iterable[str]) -> None:
-        """Adds separate series for tools that a route has learned, up to _MOST_LEARNED in all. A name that is too long
-        or not printable stays `_other`."""
+        """Adds separate series for tools that a route has learned, up to _MOST_LEARNED in all. A too long or
+        unprintable name stays `_other`."""
         room = max(0, _MOST_LEARNED - len(self._known))
         self._forget_kinds()
         fit = ((route, tool) for tool in tools if len(tool) <= _LONGEST_LEARNED and tool.isprintable())
@@ -305,7 +305,6 @@ class Metrics:
         self._kinds.clear()
 
     def _add(self, kind: _Kind, times: Sequence[Times]) -> None:
-        """Counts requests of one kind."""
         if not times:
             return
         for series, labels in kind.counts:

@@ -193,8 +193,7 @@ _MOST_SHOWN: Final = 10_000
 
 
 class UnpinnedWatch:
-    """Passes on, once each, the tools that are not defined as approved: route, name, what becomes of it, and how it
-    differs."""
+    """Passes on, once each, the tools that are not defined as approved: route, name, treatment, and difference."""
 
     def __init__(self, tell: Callable[[str, str, str, str], None]) -> None:
         self._tell = tell

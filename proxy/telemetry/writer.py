@@ -202,8 +202,7 @@ class QueueWriter:
             yield b"".join(piece), taken
 
     def _send(self, text: bytes) -> tuple[bytes, str]:
-        """Writes whole lines; gives the rest that could not be written, and why. A cut line gets a line end before the
-        next."""
+        """Writes whole lines; returns the unwritten rest, and why. A cut line gets a line end before the next."""
         left = text
         try:
             left = b"\n" + text if text and self._sink.prepare() else text
@@ -218,8 +217,8 @@ class QueueWriter:
 
 
 def open_writer(stream: TextIO, render: Render, notice: Notice) -> StreamWriter | QueueWriter:
-    """Makes the writer for a stream, with a queue if the stream has a file descriptor. No method of a writer raises, or
-    blocks on the stream."""
+    """Makes the writer for a stream, with a queue if the stream has a file descriptor. No method of a writer raises or
+    blocks."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two

@@ -67,8 +67,7 @@ _ON_A_ROUTE: Final[Mapping[str, str]] = {
 
 
 def suggest_value(path: Pointer, written: JsonValue, expected: str) -> str:
-    """Returns a fix for a value of another form; '' for a value without a likely meaning. `expected` says what
-    is there."""
+    """Returns a fix for a value of another form; '' for a value without a likely meaning. `expected` says what fits."""
     key = path[-1] if path else ""
     text = written if isinstance(written, str) else str(written) if isinstance(written, int) else ""
     if path == ("listen",) or path == ("admin", "listen"):

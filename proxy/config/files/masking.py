@@ -33,8 +33,7 @@ def is_schema_place(path: Pointer) -> bool:
 
 
 # The secrets that the keys of the main job declare. Those in tables and lists are secret wherever two such keys are,
-# also below a key that is out of place. The others: first step -> the length of the place, and its further steps by
-# number.
+# also below a key that is out of place. The others: first step -> the place's length, and its other steps by number.
 _PLACES: Final = CONFIG.list_secrets({})
 _TABLES: Final = frozenset(place[-3:-1] for place in _PLACES if place[-1] == "*")
 _DECLARED: Final[dict[Pointer, list[tuple[int, list[tuple[int, str]]]]]] = {}
@@ -122,8 +121,7 @@ def mask_url(written: str) -> str:
 
 
 def mask_beyond_host(written: str) -> str:
-    """A URL as it is written in the config, of which only scheme, host and port are shown: those of webhooks are
-    secrets as a whole."""
+    """A URL as written in the config, of which only scheme, host and port are shown: a webhook's is all secret."""
     found = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#]*@)?([^/?#]*)", written)
     if found is None or "${" in written:
         return written if "${" in written else "***"

@@ -68,7 +68,7 @@ class Collector:
 
     def collect(self, start: SchemaDocument) -> dict[str, SchemaDocument]:
         """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError with every
-        reference that leads nowhere."""
+        dangling reference."""
         found: dict[str, SchemaDocument] = {}
         mistakes: list[Mistake] = []
         known = {start.uri, *(base for _, base, _ in _list_parts(start.value, start.uri))}

@@ -85,8 +85,7 @@ def describe_failure(error: OSError | ValueError) -> str:
 
 
 class Files:
-    """Reads files and keeps each. `seen` has the hash of every requested file, '' if it could not be read; `secrets`
-    are those that hold a secret."""
+    """Reads files and keeps each. `seen` hashes every requested file, '' if unreadable; `secrets` are those with a secret."""
 
     def __init__(self) -> None:
         self._bytes: dict[Path, bytes] = {}

@@ -185,8 +185,7 @@ def _reduce_union(entry: BrokenKeyword) -> Iterator[BrokenKeyword]:
 
 
 def _read_as_number(value: JsonValue, entry: BrokenKeyword) -> bool:
-    """Replaces the text of a reference such as `${MAX}` by the number or switch that it spells, where one is expected;
-    says whether it did."""
+    """Replaces the text of a reference such as `${MAX}` by the expected number or switch; says whether it did."""
     if not entry.path or entry.keyword not in ("type", "enum"):
         return False
     holder = find_at_pointer(value, entry.path[:-1])
@@ -352,7 +351,6 @@ _SWITCHES: Final = {
 
 
 def _list_choices(node: Node) -> Iterator[str]:
-    """The words that a place accepts, in any branch."""
     if node.reference is not None:
         yield from _list_choices(node.reference)
     yield from (choice for choice in node.choices or () if isinstance(choice, str))

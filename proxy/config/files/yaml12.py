@@ -102,8 +102,7 @@ _FLOW_REFERENCE: Final = re.compile(r"(?<![\"'\w])\$\{[^}\"']*\}")
 
 
 def _explain_syntax(error: yaml.MarkedYAMLError, content: str, line: int, column: int) -> YamlError:
-    """The parser's complaint with its remedy, if a usual cause is known; a quote that is never closed is reported
-    where it opens."""
+    """The parser's complaint with its remedy, if a usual cause is known; it reports an unclosed quote at its begin."""
     problem = error.problem or error.context or ""
     written = content.splitlines()[line - 1] if line <= len(content.splitlines()) else ""
     here = written[column - 1 : column]

@@ -41,8 +41,8 @@ def read_listen(context: Context, files: Files) -> Listen:
 
 
 def read_address(context: Context, path: Pointer, value: JsonValue, port: int) -> Address:
-    """Reads `host:port`, `unix:/path`, or a mapping; `port` is if the mapping names none. Reports an entry that
-    names two addresses, or none."""
+    """Reads `host:port`, `unix:/path`, or a mapping; `port` is if the mapping names none. Reports an entry with two
+    addresses, or none."""
     if isinstance(value, dict):
         host, unix = reveal(value.get("host", Address().host)), reveal(value.get("unix", ""))
         found = Address(host, value.get("port", port), unix)

@@ -199,7 +199,6 @@ def read_single_keys(context: Context) -> dict[str, Any]:
 
 
 def _read_telemetry(context: Context) -> Telemetry:
-    """Reads the settings of log and traces."""
     telemetry: Telemetry = TELEMETRY.read(context.mapping("telemetry"))
     if telemetry.traces == "otlp":
         plugin, at = find_plugin(TracesCalls), ("telemetry", "traces")

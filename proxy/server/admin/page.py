@@ -25,8 +25,8 @@ from proxy.telemetry.ring import KEPT_WRONG, KeptValues, RecentCalls
 # --- what the operator's port looks back at ---------------------------------------------------------------------------
 # The memory of the operator's port: the last calls, the last changes of the proxy, and the console's counts.
 #
-# `make_console_data` creates the `ConsoleData` from the config. With `console: off` only failed calls are kept, and
-# nothing is counted.
+# `make_console_data` creates the `ConsoleData` from the config. With `console: off` it keeps only failed calls, and
+# counts nothing.
 
 # (route, tool, outcome) -> how many; a plugin's own counters have other keys
 Counts = Mapping[tuple[Any, ...], float]
@@ -44,8 +44,8 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """The last changes of the proxy: 50 reloads, 200 changes of breakers, the begin of a drain. `wall` gives seconds
-    since the epoch."""
+    """The last changes of the proxy: 50 reloads, 200 changes of breakers, the begin of a drain. `wall`: time since
+    1970."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self.last = 0
@@ -172,8 +172,8 @@ class OperatorAccess:
         return True
 
     def find_role(self, fields: Fields) -> Role | None:
-        """Returns the role that the request's token gives, or None if the token is missing or wrong. Tokens are
-        compared in constant time."""
+        """Returns the role that the request's token gives, or None if the token is missing or wrong. Compares in
+        constant time."""
         if not self._needs_token:
             return "operator"
         bearer = read_bearer(fields)

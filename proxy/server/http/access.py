@@ -111,8 +111,7 @@ def _welcome(origin: str, cors: Cors | None) -> bool:
 
 
 def _is_own(origin: str, headers: Fields) -> bool:
-    """Returns whether a page has the address of its request. Only names that no DNS can give to another machine
-    count."""
+    """Returns whether a page has the address of its request. Only names that no DNS gives to another machine count."""
     host = (headers.get("host") or "").lower()
     return _LOOPBACK.fullmatch(host) is not None and origin.lower() in (f"http://{host}", f"https://{host}")
 

@@ -154,8 +154,8 @@ async def read_whole(
     timeout: float,  # noqa: ASYNC109 - of the whole body
     memory: BodyMemory | None = None,
 ) -> bytes | BadRequest:
-    """The body as it was sent, unless it is longer than `limit` bytes or than `memory` (if given) has room for, comes
-    too slowly or is badly framed."""
+    """The body as sent, unless it is longer than `limit` bytes or than `memory` (if given) allows, slow or badly
+    framed."""
     if memory is not None and not memory.reach(request.content_length or 0):
         return FULL
     try:

@@ -139,8 +139,7 @@ class ResponseStream(_OwnHead):
         self.bodiless = False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Sends the head. Raises ConnectionError when the client has gone, ValueError for a control character in a
-        field."""
+        """Sends the head. Raises ConnectionError when the client has gone, ValueError for control characters."""
         if self.sent_to is not None:
             return request.writer
         status, minor = self.status, find_minor_version(request)
@@ -191,8 +190,7 @@ class ResponseStream(_OwnHead):
 
 
 def write(request: web.BaseRequest, data: bytes) -> None:
-    """Sends bytes of a response as they are: `writer` would frame them. Raises ConnectionResetError without a
-    client."""
+    """Sends bytes of a response as they are: `writer` would frame them. Raises ConnectionResetError if it fails."""
     transport = request.transport
     if transport is None or transport.is_closing():
         raise ConnectionResetError("the client has gone")
@@ -297,8 +295,7 @@ class KnownHead(NamedTuple):
 
 # --- heads ------------------------------------------------------------------------------------------------------------
 def _rows(status: int, fields: Sequence[tuple[str, str]], minor: int) -> tuple[list[str], set[str]]:
-    """The status line and the fields, and those fields that describe the message. Raises ValueError where a field holds
-    a control character."""
+    """The status line and the fields, and those fields that describe the message. Raises ValueError for a bad field."""
     rows = [f"HTTP/1.{minor} {status} {_PHRASES.get(status, '')}"]
     there: set[str] = set()
     for field in fields:

@@ -23,8 +23,7 @@ from proxy.server.http.request_head import METHOD_OVERRIDES, RequestHead
 # RFC 9110 section 11.7: credentials between a client and this proxy.
 HOP_BY_HOP: Final = OF_THE_CONNECTION | {"proxy-authenticate", "proxy-authorization"}
 
-# The fields that this proxy writes itself on the way to the upstream. `expect` was answered here, before the body was
-# read.
+# The fields that this proxy writes itself on the way to the upstream. `expect` was answered here, before the body.
 _OWN_REQUEST: Final = frozenset(
     {
         "host",
@@ -38,8 +37,7 @@ _OWN_REQUEST: Final = frozenset(
         "x-forwarded-host",
     }
 )
-# Clients use these to claim another address. The address of the connection replaces them, unless a trusted hop sent
-# them.
+# Clients use these to claim another address. The connection's address replaces them, unless a trusted hop sent them.
 _ADDRESSES: Final = frozenset({"x-real-ip", "true-client-ip", "x-client-ip"})
 _OTHER_ADDRESSES: Final = frozenset(
     {"x-cluster-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "x-envoy-external-address",
@@ -180,8 +178,7 @@ class Hop:
 
 @dataclass(slots=True)
 class Caller:
-    """The peer of a connection: `address` ('' for a unix socket), how it connected, and whether `hop` trusts it.
-    Computed once per connection."""
+    """The peer of a connection: `address` ('' for a unix socket), how it connected, and whether `hop` trusts it."""
 
     hop: Hop
     address: str

@@ -52,8 +52,7 @@ MAX_HELD: Final = 64 * 1024
 _FRAMING_PER_BYTE: Final = 16
 # A body that is read whole may spend this many bytes on its framing, and a quarter of its content.
 _MAX_WHOLE_FRAMING: Final = 64 * 1024
-# Chunked framing that one connection may have parsed in one turn of the loop, and the piece in which bytes are parsed
-# that may hold some.
+# Chunked framing parsed for one connection in one turn of the loop, and the size of a parsed piece that may hold some.
 FRAMING_PER_TURN: Final = 16 * 1024
 PIECE: Final = 8 * 1024
 # Longer than any connection lives, in seconds.
@@ -251,8 +250,7 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
             self.link.resume_reading()
 
     def _note_parsed(self, data: bytes, parsed: Parsed) -> None:
-        """Notes what bytes completed, or are a part of. Raises HttpProcessingError as
-        `feed_parser`."""
+        """Notes what bytes completed, or are a part of. Raises HttpProcessingError."""
         messages, upgraded, _ = parsed
         if not messages and data and self.body_open and self.body is not None:
             self.body_read += len(data)

@@ -71,8 +71,8 @@ _name_of: Final = itemgetter(0)
 _known_names: dict[tuple[bytes, ...], FieldNames] = {}
 # An absolute-form target (RFC 9112 section 3.2.2): the path begins after the authority.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-# Some frameworks and gateways take the method of a request from these fields in place of its first line. If calls are
-# judged, such a request is refused.
+# Some frameworks and gateways take the method of a request from these fields in place of its first line. Judged routes
+# refuse such a request.
 METHOD_OVERRIDES: Final = ("x-http-method-override", "x-http-method", "x-method-override", "x-method")
 
 
@@ -117,8 +117,7 @@ def _find_method_override(names: tuple[str, ...]) -> str:
 
 
 def is_word(value: str, word: str) -> bool:
-    """Returns whether a value is a word in any case. Only ASCII counts, because some other letters become ASCII in
-    lower case."""
+    """Returns whether a value is a word in any case. Only ASCII counts, because lowercasing makes others ASCII."""
     return value.isascii() and value.lower() == word
 
 

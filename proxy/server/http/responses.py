@@ -86,8 +86,8 @@ def answer_unrouted(
 
 
 def cut_short(code: ErrorCode, record: CallRecord, accept: str) -> Response:
-    """The response to a request that an internal error ended. If the request was already being sent, its tool may have
-    run, and the text says so."""
+    """The response to a request that an internal error ended. If the request was already being sent, its text says that
+    the tool may have run."""
     result = make_refusal(code, "", record)
     if record.upstream:
         result = replace(result, failure=replace(result.failure, details={"executed": str(Executed.UNKNOWN)}))

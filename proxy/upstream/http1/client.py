@@ -90,8 +90,7 @@ class Http1Upstream:
         checked: CheckedCall,  # noqa: ARG002 - as above
         request: UpstreamRequest,
     ) -> Http1Exchange | None:
-        """Implements `StartsExchanges`: sends a checked call on an idle connection; None if there is none, and
-        nothing was sent."""
+        """Implements `StartsExchanges`: sends a checked call on an idle connection; None (nothing sent) without one."""
         try:
             head = self._write_head(request, len(request.body))
         except ExchangeError:  # `send` tells why
@@ -160,7 +159,6 @@ class Http1Upstream:
                 raise ExchangeError(connection.fault or UNAVAILABLE)
 
     async def _reply(self, connection: UpstreamConnection, request: UpstreamRequest) -> UpstreamReply:
-        """The answer of the exchange under way."""
         try:
             await connection.wait_ready()
         except BaseException:

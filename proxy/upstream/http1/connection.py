@@ -38,8 +38,7 @@ from proxy.upstream.http1.messages import END, AnswerReader
 _HIGH_WATER: Final = 64 * 1024
 # Bodies up to this go out in one piece with their head: one system call, and one packet where it fits.
 _ONE_WRITE: Final = 64 * 1024
-# Chunked framing that one connection may have parsed in one turn of the loop, and the piece in which bytes are parsed
-# that may hold some.
+# Chunked framing parsed for one connection in one turn of the loop, and the size of a parsed piece that may hold some.
 FRAMING_PER_TURN: Final = 16 * 1024
 _PIECE: Final = 8 * 1024
 
@@ -169,8 +168,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     # --- between exchanges --------------------------------------------------------------------------------------------
     def finish_exchange(self, until: float) -> bool:
-        """Ends the exchange; True if the connection may carry another (RFC 9112 section 9.3), until that time on the
-        loop's clock."""
+        """Ends the exchange; True if the connection may carry another (RFC 9112 section 9.3), until that loop time."""
         reader, transport = self._reader, self._transport
         if (
             transport is None
@@ -270,8 +268,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._reading = False
 
     def _read_on(self) -> None:
-        """Continues reading, unless enough waits for the caller: first the bytes that have arrived already, in the next
-        turn of the loop, then the socket."""
+        """Continues reading, unless enough waits for the caller: first arrived bytes, in the next turn of the loop,
+        then the socket."""
         if self._reader is not None and self.keep < 0 and self._reader.size > _HIGH_WATER:
             return
         if self._rest:

@@ -48,8 +48,7 @@ _LENGTH_ANYWAY: Final = frozenset(["POST", "PUT", "PATCH"])
 _METHOD: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2: a token
 _TARGET: Final = re.compile(r"[/*][!-~]*")  # origin-form or `*`: no space, no control, ASCII
 
-# The rows of the headers of a request, each with a place for its value; and which of the headers they are, where some
-# are left out.
+# The rows of the headers of a request, each with a place for its value; and which of the headers they are, if not all.
 Layout = tuple[str, tuple[bool, ...] | None]
 # Layouts that are remembered, by a client's names and the names that are sent: routes have few that differ, but a
 # client may leave out others with each request (`Connection`). And the characters of one.
@@ -98,8 +97,7 @@ def write_head(
 
 
 def _lay_out(client: FieldNames, names: tuple[str, ...]) -> Layout:
-    """The rows of headers with these names, kept for the next request. Raises ExchangeError(UNSENDABLE) where a name
-    would break one."""
+    """The rows of headers with these names, kept for the next request. Raises ExchangeError(UNSENDABLE)."""
     sent = tuple([name not in OF_THE_SENDER for name in names])
     spelt = [client.spellings.get(name, name).replace("%", "%%") for name in compress(names, sent)]
     if re.search("[\r\n\0]", "".join(spelt)):
