@@ -45,7 +45,7 @@ _LAST_PORT: Final = 65535
 
 @value_class
 class Address:
-    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: a free port replaces a
+    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: any free port if it is
     taken."""
 
     host: str = "127.0.0.1"

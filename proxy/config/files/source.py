@@ -85,7 +85,8 @@ def describe_failure(error: OSError | ValueError) -> str:
 
 
 class Files:
-    """Reads files and keeps each. `seen` hashes every requested file, '' if unreadable; `secrets` are those with a secret."""
+    """Reads files and keeps each. `seen` has the hash of every requested file, '' if unreadable; `secrets` hold a
+    secret."""
 
     def __init__(self) -> None:
         self._bytes: dict[Path, bytes] = {}

@@ -20,7 +20,7 @@ from msgspec import NODEFAULT
 T = TypeVar("T")
 
 UNREAD: Final[Any] = msgspec.UNSET
-"""What a `Lazy` field holds before it is read."""
+"""The content of a `Lazy` field before it is read."""
 set_later: Final[Callable[[Any, str, object], None]] = msgspec.structs.force_setattr
 """Sets a field of a value that is computed on first use."""
 
@@ -80,7 +80,7 @@ def _list_defaults(each: Any) -> tuple[Any, ...]:
     return (msgspec.field(default=each.default),)
 
 
-# Attributes that each class gets anew.
+# Attributes that each class gets again.
 _MADE_ANEW: Final = frozenset({"__annotations__", "__dict__", "__match_args__", "__slots__", "__weakref__"})
 
 
