@@ -1,4 +1,4 @@
-"""What the tests of repair share: one call judged under a schema, and what became of it."""
+"""The shared parts of the repair tests: validate one call against a schema and describe the outcome."""
 
 from __future__ import annotations
 

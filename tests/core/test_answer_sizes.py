@@ -1,4 +1,4 @@
-"""What sixty refused calls of collected tools are told: every text has its facts, and no answer is large."""
+"""The texts of sixty rejected calls of collected tools: each has its facts, and none is large."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def refused_calls() -> list[Refused]:
 
 
 def answer(refused: Refused, failures: int = 1) -> ToolResult:
-    """Returns what the call is told when it has failed so often, each time with other arguments."""
+    """Returns the answer after this many failed calls, each with other arguments."""
     recorded: FailureRecorded | None = None
     for number in range(failures):
         attempt = contract.make_failed_attempt(refused.failure, str(number))

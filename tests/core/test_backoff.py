@@ -59,9 +59,9 @@ AFTER_A_MINUTE = ("Retry-After", "60")
 class Row:
     """One row of a table of GoMind's "Intelligent Error Handling".
 
-    `gomind` is what it says of the same payload. `plain` is what this proxy does with a tool of which nothing is known,
-    `declared` with one that is `idempotent: on` on a route with `on_retry_after: on`; `stricter` says why that is less.
-    `retryable`: what the model is told about calling again.
+    `gomind` is its statement about the same payload. `plain` is the proxy's decision for a tool without declarations.
+    `declared` is the decision for an `idempotent: on` tool on a route with `on_retry_after: on`. `stricter` says why
+    that is less. `retryable` is the text for the model about calling again.
     """
 
     name: str

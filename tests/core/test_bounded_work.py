@@ -1,4 +1,5 @@
-"""What one value or one schema may cost: equal hashes, patterns in number and in size, numbers of very many digits.
+"""The bounded cost of one value or one schema: equal hashes, patterns in number and in size, numbers of very many
+digits.
 
 Nothing is timed: each case takes minutes without its bound, and the test ends or it does not.
 """
@@ -31,7 +32,7 @@ HOSTS = r"^(?:(?!--)[a-z0-9-]+\.?)+$"
 NAMES = r"^[\p{L}\p{N} ]{1,255}$"
 
 
-def test_integers_of_one_hash_are_told_apart_in_linear_time() -> None:
+def test_distinguishes_integers_of_one_hash_in_linear_time() -> None:
     check = compile_check({"type": "array", "items": {"type": "integer"}, "uniqueItems": True})
     items = [number * MODULUS for number in range(60_000)]
     assert (True, False) == (check.accepts(items), check.accepts([*items, MODULUS]))
@@ -90,7 +91,7 @@ def test_a_class_repeated_many_times_loads_and_counts() -> None:
         ("|".join(["a"] * 2_000_000), "at most 50,000 are matched"),
     ],
 )
-def test_a_legal_pattern_beyond_the_matcher_is_told_as_that(pattern: str, said: str) -> None:
+def test_names_the_reason_when_a_legal_pattern_is_beyond_the_matcher(pattern: str, said: str) -> None:
     with pytest.raises(SchemaError) as caught:
         compile_check({"properties": {"a": {"pattern": pattern}}})
     assert (("properties", "a", "pattern"), True) == (caught.value.path, said in caught.value.message)
@@ -242,7 +243,7 @@ def test_of_a_long_text_nothing_stays_behind_its_call(make: Callable[[str], Json
         assert isinstance(decision, Reject)
         assert render_failure(add_advice(ToolResult(asked, decision.failure), under), "auto", "category").body
 
-    refuse(make("first"))  # what the schema alone gives is worked out by the first call
+    refuse(make("first"))  # the first call computes all that depends only on the schema
     gc.collect()
     tracemalloc.start()
     try:

@@ -28,7 +28,7 @@ def test_no_slot_is_taken_without_a_cap_or_where_users_share_a_conversation() ->
     assert refusals.make_reservation(shared, POLICY) is None
 
 
-def test_beyond_the_cap_the_model_is_told_how_many_calls_there_were() -> None:
+def test_tells_the_model_how_many_calls_there_were_beyond_the_cap() -> None:
     slot = refusals.make_reservation(CALL, POLICY)
     assert slot is not None
     assert Failure(

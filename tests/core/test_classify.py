@@ -84,7 +84,7 @@ def test_a_status_has_its_code_and_is_kept(status: int, code: ErrorCode, categor
         ("Tue, 99 Nov 2023", None),
     ],
 )
-def test_a_retry_after_is_told_in_seconds(value: str, seconds: str | None) -> None:
+def test_states_retry_after_in_seconds(value: str, seconds: str | None) -> None:
     failure = failed(429, b"", ("Retry-After", value))
 
     assert seconds == failure.details.get("retry_after")
@@ -114,7 +114,7 @@ def test_the_tools_own_words_are_in_the_details(body: bytes, words: str) -> None
     assert words == failed(400, body).details["original_error"]
 
 
-def test_a_title_that_is_all_an_entry_says_is_told_once() -> None:
+def test_keeps_a_title_once_when_an_entry_says_nothing_more() -> None:
     failure = failed(400, b'{"errors": [{"title": "Not  allowed"}, {"title": "Too  late"}]}')
     assert "Not allowed\nToo late" == failure.details["original_error"]
 
@@ -305,7 +305,7 @@ def test_other_statuses_are_not_about_the_arguments(status: int) -> None:
     assert not contract.raises_attempt(failure)
 
 
-def test_a_complaint_that_names_no_argument_is_told_in_the_tools_words() -> None:
+def test_keeps_the_tools_words_of_a_complaint_that_names_no_argument() -> None:
     failure = refused(400, "type mismatch somewhere in there")
 
     assert (codes.UPSTREAM_REJECTED_ARGUMENTS, ()) == (failure.code, failure.violations)

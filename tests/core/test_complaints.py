@@ -1,4 +1,4 @@
-"""What upstreams say about the arguments becomes violations with a path; what they say of other things does not."""
+"""Complaints of upstreams: those about the arguments become violations with a path, others do not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.tables import each_row
 
 DATA: Final = Path(__file__).parent.parent / "data" / "upstream-complaints"
 GUARDS: Final = "not-complaints.json"
-# What is behind the table and reads if no dialect does.
+# The dialects after the table, which read a complaint that no other dialect reads.
 LAST_RESORTS: Final = {"gomind", "json-rpc"}
 
 
@@ -106,7 +106,7 @@ def test_no_sample_file_is_empty() -> None:
     assert set(FILES) == {name for name, *_ in SAMPLES}
 
 
-def test_every_sample_says_where_it_is_from() -> None:
+def test_every_sample_names_its_source() -> None:
     unsaid = [
         (name, index)
         for name, index, row in SAMPLES
@@ -117,13 +117,13 @@ def test_every_sample_says_where_it_is_from() -> None:
 
 # --- what is not a complaint about arguments ----------------------------------------------------------------------
 @each_row("row", rows(GUARDS), ids=[row["what"] for row in rows(GUARDS)])
-def test_other_errors_are_left_alone(row: dict[str, Any]) -> None:
+def test_ignores_other_errors(row: dict[str, Any]) -> None:
     sent = value({"lat": 1, "lon": 2, "city": "Paris"})
     for check in (CHECK, None):
         assert read_complaints(row["status"], row["content_type"], row["body"].encode(), check, sent) is None
 
 
-def test_there_are_at_least_thirty_errors_that_are_left_alone() -> None:
+def test_at_least_thirty_errors_are_ignored() -> None:
     assert len(rows(GUARDS)) >= 30
 
 
@@ -177,7 +177,7 @@ def test_a_business_rule_of_the_seed_is_a_validation_error() -> None:
     )
 
 
-def test_a_type_error_of_go_is_told_whole() -> None:
+def test_reads_a_type_error_of_go_in_full() -> None:
     complaint = told(
         "json: cannot unmarshal string into Go struct field WeatherRequest.lat of type float64",
         {"lat": "35.6897"},
@@ -369,7 +369,7 @@ def test_a_flood_of_errors_is_cut() -> None:
     assert len(complaint.violations) <= 20
 
 
-def test_what_stands_behind_64_kib_is_not_looked_at() -> None:
+def test_ignores_text_beyond_64_kib() -> None:
     far = b" " * 70_000 + b"json: cannot unmarshal string into Go struct field W.lat of type float64"
     assert read_complaints(400, "text/plain", far, CHECK, value({"lat": "x"})) is None
 

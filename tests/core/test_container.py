@@ -69,7 +69,7 @@ def test_containers_of_all_four_sources_are_held_to_the_same_rule(source: str) -
     )
 
 
-def test_a_tool_that_is_no_container_is_left_alone() -> None:
+def test_ignores_a_tool_that_is_no_container() -> None:
     assert container.check_container(call(b'{"a":1}'), ToolPolicy("Math", None, "f")) is None
 
 
@@ -178,7 +178,7 @@ def test_asks_for_the_exact_name_of_a_function_to_dispatch() -> None:
 
 # --- dot notation ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("tool", ["Math.Add", "Math/Add", "Math::Add", "Math__Add", "Math:Add", "Math.add", "Math.Ad"])
-def test_a_function_called_through_its_container_is_told_its_own_name(tool: str) -> None:
+def test_names_the_function_when_it_is_called_through_its_container(tool: str) -> None:
     failure = container.explain_dotted_name(tool, {"Math": MATH})
     assert failure is not None
     assert (codes.CONTAINER_INVOCATION, "Call 'Add' by its own name.") == (failure.code, failure.hint)
@@ -235,7 +235,7 @@ def test_dispatch_never_guesses(body: bytes) -> None:
     assert instead(body, replace(MATH, auto_expand="dispatch")) is None
 
 
-def test_a_function_that_is_not_served_is_asked_for_in_two_calls() -> None:
+def test_asks_for_two_calls_when_the_function_is_not_served() -> None:
     body = b'{"function":"Add","arguments":{"a":5,"b":10}}'
     assert refused(body, MATH) == container.ask_for_two_calls(refused(body, replace(MATH, auto_expand="dispatch")))
 

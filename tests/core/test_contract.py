@@ -1,4 +1,5 @@
-"""The retry contract: what counts as an attempt, what is remembered of it, when a model is told to stop."""
+"""The retry contract: the calls that count as attempts, the stored facts about them, and the attempt at which the model
+has to stop."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def after(*failed: str | FailedAttempt) -> FailureRecorded:
 
 
 def numbers(*failed: str | FailedAttempt) -> list[int]:
-    """The attempt that each of these failed calls is told to be."""
+    """Returns the attempt number after each of these failed calls."""
     return [after(*failed[:end]).number for end in range(1, len(failed) + 1)]
 
 
@@ -110,11 +111,11 @@ def test_by_address_nothing_is_counted_where_the_config_says_so() -> None:
     assert (False, True) == (contract.is_counted(SHARED, off), contract.is_counted(CONVERSATION, off))
 
 
-def test_the_same_bytes_under_another_policy_are_judged_anew() -> None:
+def test_another_policy_changes_the_hash_of_the_same_bytes() -> None:
     assert contract.hash_call(call(), POLICY) != contract.hash_call(call(), replace(POLICY, fingerprint="f2"))
 
 
-def test_unreadable_arguments_are_told_apart_by_their_text() -> None:
+def test_distinguishes_unreadable_arguments_by_their_text() -> None:
     problem = JsonProblem("EOF while parsing an object", 1, 1, True)
     broken = [ToolCall("t", problem, "id", CONVERSATION, raw) for raw in (b"{", b"{ ")]
     assert contract.hash_call(broken[0], POLICY) != contract.hash_call(broken[1], POLICY)
@@ -153,7 +154,7 @@ def test_each_different_failure_raises_the_attempt_by_one() -> None:
     assert Attempt(2, 3) == contract.grant_attempt(call(), failure(), after("a", "b"), POLICY).attempt
 
 
-def test_the_same_arguments_again_are_an_attempt_of_their_own_and_are_marked() -> None:
+def test_counts_and_marks_the_same_arguments_sent_again() -> None:
     recorded = after("a", "a")
     assert (2, 2, True) == (recorded.number, recorded.episode.times("a"), recorded.repeated)
     assert contract.grant_attempt(call(), failure(), recorded, POLICY).repeated
@@ -164,7 +165,7 @@ def test_arguments_sent_before_others_are_still_known() -> None:
     assert [1, 2, 3] == numbers("a", "b", "a")
 
 
-def test_the_same_bytes_under_the_same_call_id_are_a_clients_resend_and_told_the_same() -> None:
+def test_a_resend_with_the_same_bytes_and_call_id_counts_once() -> None:
     assert [1, 1, 2] == numbers(fails("a", "id-1"), fails("a", "id-1"), fails("a", "id-2"))
     resent = after(fails("a", "id-1"), fails("a", "id-1"))
     assert (after(fails("a", "id-1")).episode, False) == (resent.episode, resent.repeated)

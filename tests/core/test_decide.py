@@ -1,4 +1,4 @@
-"""The one decision: what goes on as it came, what goes on repaired, what ends here, and who said so."""
+"""The decision: a call is forwarded unchanged, forwarded repaired, or rejected, and the result names the cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STR: Final[JsonValue] = {"type": "string"}
 NEEDS_A: Final[JsonValue] = {**obj(a=INT), "required": ["a"]}
 
 
-def test_a_valid_call_goes_on_as_the_very_bytes_that_came() -> None:
+def test_forwards_a_valid_call_as_the_very_bytes_that_came() -> None:
     sent = call(' {"a" : 1 , "b":1.10}\n')
     assert isinstance(sent.arguments, Document)
     assert Forward(CheckedCall(sent, b' {"a" : 1 , "b":1.10}\n', sent.arguments.value)) == decide(sent, policy(NEEDS_A))
@@ -32,7 +32,7 @@ def test_what_proves_the_check_cannot_be_changed_at_run_time() -> None:
         decision.checked.arguments = b"{}"  # type: ignore[misc]  # mypy forbids what is tried here
 
 
-def test_a_repaired_call_is_written_anew_with_what_was_done() -> None:
+def test_rewrites_a_repaired_call_and_lists_the_repairs() -> None:
     sent = call('{"a":"1"}')
     assert Forward(CheckedCall(sent, b'{"a":1}', {"a": 1}, (Repair("string_to_integer", ("a",)),))) == decide(
         sent, policy(NEEDS_A)
@@ -71,13 +71,13 @@ def test_unreadable_json_ends_here_whatever_the_mode_of_validation() -> None:
         ("{}", True, "", "standard"),
     ],
 )
-def test_no_arguments_are_no_arguments_only_where_none_are_needed(
+def test_reads_missing_arguments_as_an_empty_object_only_if_none_are_required(
     expected: str, schema: JsonValue, sent: str, level: str
 ) -> None:
     assert expected == told(judged(sent, policy(schema, level)))
 
 
-def test_without_validation_a_readable_call_goes_on() -> None:
+def test_forwards_a_readable_call_without_validation() -> None:
     assert '{"a":"x"}' == told(judged('{"a":"x"}', replace(policy(NEEDS_A), check=None)))
 
 
@@ -158,7 +158,7 @@ def test_where_unknown_keys_are_refused_a_key_in_another_spelling_is_repaired(
     assert expected == told(judged(sent, policy(schema, unknown_keys=UnknownKeys.REFUSE)))
 
 
-def test_a_key_in_another_spelling_is_recorded_and_left_alone_elsewhere() -> None:
+def test_records_a_key_in_another_spelling_only_if_unknown_keys_are_refused() -> None:
     sent = '{"maxItems":5}'
     decision = judged(sent, policy(obj(max_items=INT), unknown_keys=UnknownKeys.REFUSE))
     assert isinstance(decision, Forward)
@@ -168,7 +168,7 @@ def test_a_key_in_another_spelling_is_recorded_and_left_alone_elsewhere() -> Non
 
 
 # --- severities -----------------------------------------------------------------------------------------------------
-def test_what_the_schema_calls_a_warning_is_told_and_sent() -> None:
+def test_forwards_a_call_with_schema_warnings_and_reports_them() -> None:
     schema = obj(a={"type": "integer", "maximum": 5, "x-severity": {"maximum": "warning"}}, old={"deprecated": True})
     decision = judged('{"a":9,"old":1}', policy(schema))
     assert isinstance(decision, Forward)
@@ -181,7 +181,7 @@ def test_what_the_schema_calls_a_warning_is_told_and_sent() -> None:
     assert "VAL-002 /a" == told(judged('{"a":"x"}', policy(schema)))
 
 
-def test_a_deprecated_field_of_a_valid_call_is_told() -> None:
+def test_reports_a_deprecated_field_of_a_valid_call() -> None:
     decision = judged('{"old":1}', policy(obj(old={"deprecated": True})))
     assert isinstance(decision, Forward)
     assert [codes.DEPRECATED_FIELD] == [warning.code for warning in decision.checked.warnings]
@@ -195,7 +195,7 @@ def test_a_warning_about_a_missing_key_does_not_hide_an_unknown_one() -> None:
     assert "VAL-005 /file_path" in told(judged('{"file_path":"x"}', policy(schema)))
 
 
-def test_a_call_that_is_too_much_to_repair_is_refused_and_told_so() -> None:
+def test_rejects_a_call_that_is_too_large_to_repair_and_says_so() -> None:
     sent = "[" + ",".join(['"1"'] * 90_000) + "]"
     decision = judged(sent, policy({"items": {"anyOf": [INT, {"type": "object"}]}}))
     assert isinstance(decision, Reject)

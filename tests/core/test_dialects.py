@@ -1,4 +1,4 @@
-"""Spellings of real tool catalogues: what is read as JSON Schema, and what is left alone."""
+"""Spellings of real tool catalogues: those that are read as JSON Schema, and those that stay unchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_place_that_holds_a_schema_is_looked_at() -> None:
     assert 10 == len(notes)
 
 
-def test_data_and_names_that_look_like_types_are_left_alone() -> None:
+def test_keeps_data_and_names_that_look_like_types() -> None:
     schema = {
         "properties": {"type": {"type": "string"}, "float": {"enum": [{"type": "int"}], "const": {"type": "int"}}},
         "default": {"type": "float"}, "examples": [{"type": "dict"}], "x-note": {"type": "int"}, "required": ["type"],
@@ -60,7 +60,7 @@ def test_data_and_names_that_look_like_types_are_left_alone() -> None:
     assert () == notes
 
 
-def test_a_property_called_type_is_a_schema_of_its_own() -> None:
+def test_reads_a_property_called_type_as_a_schema() -> None:
     assert {"properties": {"type": {"type": "integer"}}} == normalise({"properties": {"type": {"type": "int"}}})[0]
 
 
@@ -118,7 +118,7 @@ def test_a_flat_list_of_parameters_is_an_object() -> None:
         "x",
     ],
 )
-def test_what_is_no_schema_and_no_list_of_parameters_is_left_alone(schema: JsonValue) -> None:
+def test_keeps_values_that_are_neither_schemas_nor_lists_of_parameters(schema: JsonValue) -> None:
     assert (schema, ()) == normalise(schema)
 
 

@@ -1,7 +1,7 @@
 """Our engine against jsonschema and jsonschema-rs, on schemas and values that nobody wrote.
 
-Verdicts must agree with both; the set of (path, keyword) that is reported must be jsonschema's. Where ours differs on
-purpose, `reported_by_oracle` says so, once: `propertyNames` is reported as itself (with the key), not as what the key
+Verdicts must agree with both; the set of (path, keyword) that is reported must be jsonschema's. `reported_by_oracle`
+holds the one difference on purpose: `propertyNames` is reported as itself (with the key), not as the rule that the key
 breaks inside it.
 """
 
@@ -126,7 +126,7 @@ def _shapes(inner: st.SearchStrategy[Any], number: int) -> dict[str, Any]:
     return shapes
 
 
-# What a branch may say beside the key that names it, about that very key too.
+# Other keywords of a branch next to the key that names it, some about that very key.
 BESIDES: Final[list[dict[str, Any]]] = [
     {},
     {"additionalProperties": False},
@@ -140,7 +140,7 @@ BESIDES: Final[list[dict[str, Any]]] = [
 
 
 def _tagged(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Branches told apart by a key, as tools write them."""
+    """Branches with a key that distinguishes them, as tools write them."""
 
     def branch(tag: str, more: Any, beside: dict[str, Any]) -> dict[str, Any]:
         properties = {"kind": {"enum": [tag]}, "a": more}
@@ -271,9 +271,7 @@ def test_unevaluated_keywords_give_the_verdict_of_jsonschema_rs(drawn: tuple[dic
 
 @SETTINGS
 @given(documents(unevaluated=False), st.data())
-def test_every_node_gives_the_verdict_of_its_own_schema(
-    drawn: tuple[dict[str, Any], Any, str], data: st.DataObject
-) -> None:
+def test_a_node_accepts_what_its_schema_accepts(drawn: tuple[dict[str, Any], Any, str], data: st.DataObject) -> None:
     schema, value, draft = drawn
     check = _compiled(schema)
     node = data.draw(st.sampled_from(list(check.schemas.nodes())))

@@ -177,7 +177,7 @@ HARD = r"^(a|aa)+\1b$"
         {"properties": {"x": {"if": {"pattern": HARD}, "else": {"type": "string"}}}},
     ],
 )
-def test_a_pattern_that_runs_into_its_limit_refuses_wherever_it_stands(schema: Any) -> None:
+def test_rejects_a_value_at_any_depth_when_a_pattern_reaches_its_limit(schema: Any) -> None:
     check = compile_check(schema)
     value = {"x": "a" * 100}
     assert (False, False) == (check.linear, check.accepts(value))

@@ -66,7 +66,7 @@ def test_only_lookaround_and_backreferences_are_not_linear(pattern: str, linear:
         ("(a)", "(b)", "c"),
     ],
 )
-def test_patterns_asked_together_say_what_each_alone_would(patterns: tuple[str, ...]) -> None:
+def test_joined_patterns_match_as_each_single_one_does(patterns: tuple[str, ...]) -> None:
     together = match_any(patterns)
     assert together is not None
     texts = ["", "a", "ab", "b", "bc", "cd", "xc", "c", "x", "12", "a1", "1a", "é", "\n"]
@@ -75,7 +75,7 @@ def test_patterns_asked_together_say_what_each_alone_would(patterns: tuple[str, 
 
 
 @pytest.mark.parametrize("pattern", [r"(a)\1", r"(?<q>a)\k<q>", "(?i)a"])
-def test_patterns_that_would_change_their_meaning_are_asked_alone(pattern: str) -> None:
+def test_does_not_join_patterns_that_would_change_their_meaning(pattern: str) -> None:
     assert match_any((pattern, "b", "c")) is None
 
 
@@ -98,7 +98,7 @@ def list_own_patterns() -> Iterator[str]:
 
 
 OWN = sorted(set(list_own_patterns()))
-# What is in configs and schemas, and what no engine but one takes for a blank, a digit, a letter or an end.
+# Pieces of configs and schemas, and characters that only one engine takes for a blank, a digit, a letter or an end.
 PIECES = (
     "/", "a", "Z", "_", ".", "-", "0", "12", "1.5", "ms", "kB", "MiB", "off", "null", "*", "[::1]", ":", "8080",
     "unix:/", "http://", "https://a", "?", "#", "~0", "~2", "{", "}", " ", "\n", "\r", "\t", "\u00a0", "\ufeff", "\x1c",
@@ -114,7 +114,7 @@ def test_our_own_patterns_mean_the_same_to_the_engine_that_strangers_do_not_get(
     assert [make_matcher(pattern).search(text) for pattern in OWN] == trusted
 
 
-def test_a_strangers_pattern_is_matched_in_linear_time_also_where_it_is_one_of_ours() -> None:
+def test_matches_a_foreign_pattern_in_linear_time_even_if_it_equals_one_of_ours() -> None:
     assert len(OWN) > 20
     with trust_patterns():
         kept = [make_matcher(pattern) for pattern in OWN]

@@ -333,7 +333,7 @@ def test_gominds_error_is_its_tool_response_with_flat_details() -> None:
     assert feedback.startswith("Tool 'get_weather' failed (LOCATION_NOT_FOUND): Location 'Flower Mound, TX' not found")
 
 
-def test_acode_openai_and_anthropic_carry_the_feedback_alone() -> None:
+def test_acode_openai_and_anthropic_carry_only_the_feedback() -> None:
     content = checked(refused(LATITUDE), "tool_result")["content"]
     assert {"role": "tool", "tool_call_id": "call_abc123", "content": content, "is_error": True} == checked(
         refused(LATITUDE), "acode"

@@ -220,7 +220,7 @@ def test_a_map_shows_the_form_of_its_names() -> None:
     )
 
 
-def test_a_schema_is_told_without_secrets_and_without_what_tells_nothing() -> None:
+def test_writes_a_schema_without_secrets_and_without_annotations() -> None:
     schema: JsonValue = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -236,7 +236,7 @@ def test_a_schema_is_told_without_secrets_and_without_what_tells_nothing() -> No
     ) == write_schema(compile_check(schema).root)
 
 
-def test_the_schema_stands_where_it_is_shorter_than_what_is_said_of_it() -> None:
+def test_shows_the_schema_if_it_is_shorter_than_its_description() -> None:
     codes_of = [f"c{number}" for number in range(120)]
     schema: JsonValue = {"type": "object", "properties": {"code": {"enum": codes_of}}, "required": ["code"]}
     check = compile_check(schema)
@@ -263,7 +263,7 @@ def test_keeps_the_configured_length_if_a_tool_has_many_properties(limit: int) -
     assert limit - 200 < len(text) <= limit
 
 
-def test_what_is_remembered_of_accepts_is_what_would_be_written_anew_and_bounded() -> None:
+def test_remembered_accepts_equal_fresh_ones_and_are_bounded() -> None:
     root = compile_check(MANY).root
     every = [Wanted(missing=((f"asked_{number}",),)) for number in range(40)] + [Wanted(undeclared=(("x" * 5000,),))]
     first = [write_accepts(root, wanted) for wanted in every]
@@ -297,7 +297,7 @@ def test_an_example_that_ran_out_of_work_is_nobody_elses() -> None:
     assert ("<string>", True) == make_example(check) == make_example(compile_check(schema))
 
 
-def test_arguments_that_cannot_be_read_are_refused_where_a_number_is_the_only_example() -> None:
+def test_rejects_unreadable_arguments_when_a_number_is_the_only_example() -> None:
     schema: JsonValue = {"const": 5}
     asked = call("{")
     decision = decide(asked, policy(schema))

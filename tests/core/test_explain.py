@@ -1,4 +1,4 @@
-"""What is said of a refused value: code, place, message, expectation and hint, as whole violations."""
+"""The explanation of a rejected value: code, place, message, expectation and hint, as whole violations."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_an_ambiguous_place_says_both_meanings() -> None:
     ) == list_violations(check, made.value, made.ambiguous)  # fmt: skip
 
 
-def test_text_that_is_no_json_is_told_with_its_place() -> None:
+def test_explains_text_that_is_no_json_with_its_place() -> None:
     assert one(
         codes.INVALID_JSON, (), "Invalid JSON: trailing comma at line 1 column 8", "one JSON object",
         "Leave out the comma before the closing bracket.",
@@ -534,7 +534,7 @@ def test_advises_one_call_for_each_of_several_objects_and_no_doubled_backslash()
          {"x": {"title": "a"}, "y": {"title": 5}}),
     ],
 )  # fmt: skip
-def test_says_where_a_missing_key_stands_too_deep(hint: str, value: JsonValue) -> None:
+def test_names_the_place_of_a_missing_key_that_is_nested_too_deep(hint: str, value: JsonValue) -> None:
     schema: JsonValue = {**obj(title=STR, place=obj(city=STR)), "required": ["title"]}
     (only,) = list_violations(compile_check(schema), value, ())
     assert hint == only.hint

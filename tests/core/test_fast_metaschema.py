@@ -70,7 +70,7 @@ def test_the_same_is_refused_and_taken_with_the_quick_way_switched_off(monkeypat
     assert ("b", "properties", "a", "type") == caught.value.path
 
 
-def test_of_several_faults_the_first_in_the_text_is_told() -> None:
+def test_reports_the_first_fault_in_the_text() -> None:
     names = [f"name{number}" for number in range(50, 0, -1)]
     for draft in Draft:
         fault = list_faults({"properties": dict.fromkeys(names, "utf-8")}, draft)[0]

@@ -1,4 +1,4 @@
-"""The feedback: layout, order, budget, and what must never stand in it."""
+"""The feedback: layout, order, budget, and content that it must never contain."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_escalation_has_the_seeds_lines_and_still_lists_its_own_errors() -> 
     )
 
 
-def test_an_identical_resend_is_told_more_strongly() -> None:
+def test_words_an_identical_resend_more_strongly() -> None:
     text = write_feedback(replace(refused(MISSING), repeated=True))
     assert text.startswith(
         "Validation failed for tool 'write_file' (attempt 2/3): you sent exactly the same arguments again. They were "
@@ -163,7 +163,7 @@ def test_an_answer_without_work_says_that_it_was_one() -> None:
     )
 
 
-def test_a_misused_container_is_told_the_two_calls_and_the_one_it_meant() -> None:
+def test_explains_a_misused_container_with_two_calls_and_the_intended_function() -> None:
     math = Container("Math", "plugin", (ContainerFunction("Add"), ContainerFunction("Multiply")))
     failure = container.make_misuse_failure(math, {"function": "Add", "a": 5, "b": 10})
     assert write_feedback(ToolResult(call("Math"), failure, Attempt(1, 3))) == (
@@ -189,7 +189,7 @@ def test_a_misused_container_is_told_the_two_calls_and_the_one_it_meant() -> Non
          [*(f"t{n:02}" for n in range(60)), *(f"get_x{n}" for n in range(6))]),
     ],
 )  # fmt: skip
-def test_an_unknown_tool_is_told_the_nearest_or_the_known_names(hint: str, known: list[str]) -> None:
+def test_names_the_nearest_or_the_known_tools_for_an_unknown_one(hint: str, known: list[str]) -> None:
     failure = names.make_unknown_tool_failure("getWether", known)
     closing = "" if hint.startswith("Did you mean") else "\n\nCall one of the known tools by its exact name."
     assert write_feedback(ToolResult(call("getWether"), failure, Attempt(1, 3))) == (
@@ -214,7 +214,7 @@ def test_a_near_name_is_found_and_a_far_one_is_not(nearest: str | None, name: st
     assert nearest == names.find_nearest(name, ["get_weather", "read_file", "send_mail"])
 
 
-def test_a_cap_is_told_with_its_figures() -> None:
+def test_states_a_cap_with_its_figures() -> None:
     failure = Failure(codes.CALL_CAP_EXCEEDED, "Tool 'x' may be called 5 times (5/5 used).", details={"used": "5"})
     assert write_feedback(ToolResult(call(), failure)) == (
         "Tool 'x' may be called 5 times (5/5 used).\n\n"
@@ -243,7 +243,7 @@ def test_what_the_first_line_says_is_not_said_twice() -> None:
     )
 
 
-def test_a_call_whose_tool_could_not_be_read_is_told_without_a_name() -> None:
+def test_names_no_tool_when_the_call_could_not_be_read() -> None:
     broken = replace(refused(violation(()), tool=""), attempt=None)
     assert write_feedback(broken).startswith("Validation failed:\n\nErrors:\n")
     escalated = write_feedback(replace(broken, escalated=True, attempt=Attempt(3, 3)))
@@ -258,7 +258,7 @@ def test_a_failure_that_the_upstream_calls_final_is_not_said_to_be_mendable() ->
     assert write_feedback(ToolResult(call(), failure)).endswith("Do not repeat this call; tell the user.")
 
 
-def test_lines_of_a_tools_own_formatter_stand_before_the_last_line() -> None:
+def test_puts_lines_of_a_tools_formatter_before_the_last_line() -> None:
     assert write_feedback(replace(refused(MISSING), extra=("Paths are relative to the project.",))).endswith(
         "\n\nPaths are relative to the project.\n\nPlease send that value as /path and call the tool again."
     )
@@ -286,7 +286,7 @@ def test_errors_come_before_warnings_and_then_by_path() -> None:
     assert ((b, two, ten, missing, warning, info), 0) == select_violations([info, warning, ten, two, b, missing], 10)
 
 
-def test_identical_errors_are_told_once() -> None:
+def test_lists_identical_errors_once() -> None:
     assert ((violation(("a",)),), 0) == select_violations([violation(("a",)), violation(("a",))], 10)
 
 

@@ -80,7 +80,7 @@ def test_shows_a_short_signature_if_one_has_what_is_in_error() -> None:
     assert f"Accepts: {sizes[0]}" in write_feedback(replace(refused(unknown), accepts=sizes))
 
 
-def test_leaves_out_a_shape_of_placeholders_alone_in_a_long_text() -> None:
+def test_leaves_out_an_example_of_placeholders_in_a_long_text() -> None:
     shape = '{"a":"<string>","b":["<integer>"]}'
     long = violation(("a",), codes.REQUIRED_MISSING, message="m" * 300, hint="h" * 300, expected="e" * 300)
     for is_shown, broken, example in ((True, MISSING, shape), (False, long, shape), (True, long, '{"a":"x"}')):

@@ -1,4 +1,4 @@
-"""How strictly dates and times are asserted."""
+"""Modes of `format`: how strictly dates and times are validated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proxy.core.schema.formats import NONE, STRICT, USUAL, Formats
 
 MOMENT = {"type": "string", "format": "date-time"}
 
-# What FastAPI's `datetime` takes, and RFC 3339 alone.
+# Spellings that FastAPI's `datetime` takes; true if RFC 3339 takes them too.
 SPELLINGS = {
     "2026-12-01T09:00:00Z": True,
     "2026-12-01T09:00:00+01:00": True,

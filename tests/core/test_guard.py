@@ -58,7 +58,7 @@ def test_then_one_probe_goes_through_and_the_rest_wait_for_it() -> None:
     assert (1, None) == (find_wait(HalfOpen(2), 5.0, POLICY), admit(HalfOpen(2), 5.0, POLICY))
 
 
-def test_a_probe_that_goes_well_closes_it_and_one_that_fails_opens_it_anew() -> None:
+def test_a_good_probe_closes_it_and_a_failed_one_opens_it_again() -> None:
     assert Closed(3) == settle(HalfOpen(2), 2, False, 6.0, POLICY)
     assert Open(3, 11.0) == settle(HalfOpen(2), 2, True, 6.0, POLICY)
 
@@ -70,7 +70,7 @@ def test_a_probe_that_was_given_up_makes_room_for_another() -> None:
     assert HalfOpen(2, under_way=1) == admit(left, 6.0, POLICY)
 
 
-def test_several_probes_have_to_go_well_where_that_is_asked() -> None:
+def test_closes_only_after_as_many_good_probes_as_configured() -> None:
     policy = BreakerPolicy(probes=2)
     one = admit(Open(1, 0.0), 0.0, policy)
     assert one is not None
@@ -107,7 +107,7 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.sampled_from([True, False, None])), max_size=100))
-def test_it_is_never_open_for_longer_than_told_and_never_stuck(steps: list[tuple[float, bool | None]]) -> None:
+def test_is_never_open_longer_than_configured_and_never_stuck(steps: list[tuple[float, bool | None]]) -> None:
     breaker: Breaker = Closed()
     now = 0.0
     for passed, failed in steps:
@@ -147,5 +147,5 @@ def test_a_fault_of_ours_does_not_speak_against_the_upstream(code: codes.ErrorCo
     assert failed is has_failed(UpstreamFault(code, "t", Executed.NO, "m"))
 
 
-def test_as_many_may_wait_as_may_run_unless_told_otherwise() -> None:
+def test_as_many_may_wait_as_may_run_by_default() -> None:
     assert (7, 0) == (ConcurrencyPolicy(7).most_waiting, ConcurrencyPolicy(7, queue=0).most_waiting)

@@ -1,6 +1,7 @@
-"""Hostile bodies and schemas: the work of one call is bounded, and a call beyond the bound is refused and told so.
+"""Hostile bodies and schemas: the work of one call is bounded, and a call beyond the bound is rejected with that
+reason.
 
-What is asserted is structure (work counted, refusals, sizes of answers), never time.
+The tests assert structure (work counted, rejections, sizes of answers), never time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where values stand in a JSON text."""
+"""The spans of values in a JSON text."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ def test_a_number_keeps_its_text(text: bytes) -> None:
 
 
 def test_an_exponent_beyond_all_arithmetic_can_still_be_asked_for_its_value() -> None:
-    """The reader refuses one (it could not be told from another), but a schema's number never came through it."""
+    """The reader refuses such a number (it could not be distinguished from another), but a schema's number never passed
+    the reader."""
     near, zero = LosslessFloat(b"1e-99999999999999999999"), LosslessFloat(b"0e99999999999999999999")
     assert (False, True) == (make_decimal(near) == 0, make_exact([zero], Draft.D2020) == [0])
     assert ("number", "integer") == (name_json_type(near), name_json_type(zero))

@@ -1,4 +1,4 @@
-"""A text that was read before gives what reading it anew gives, in every way in which it can be read."""
+"""A text that was read before gives the result of a first reading, in every way in which it can be read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def exactly(read: Document | JsonProblem) -> object:
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("quick", [True, False])
-def test_a_known_text_reads_as_it_does_anew(text: bytes, quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_a_known_text_like_a_new_one(text: bytes, quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_json, "ON", quick)
     assert exactly(read_document(text, LIMITS, REPAIRS)) == exactly(read_document(known(text), LIMITS, REPAIRS))
 
@@ -68,7 +68,7 @@ def test_so_does_any_other(value: object, at: int, put: bytes) -> None:
     assert exactly(read_document(text, LIMITS, REPAIRS)) == exactly(read_document(known(text), LIMITS, REPAIRS))
 
 
-def test_other_limits_read_anew() -> None:
+def test_reads_again_under_other_limits() -> None:
     narrow, wide = TextLimits(depth=2, nodes=3), TextLimits(depth=100, nodes=1000)
     many, few = b"[" + b"1," * 60 + b"1]", b"[[[1]]]"
     assert PlainReader.QUICK is known(few).found

@@ -1,4 +1,4 @@
-"""Markup of a call inside a value: refused where it is certain, a warning where it may be, and no word about files."""
+"""Markup of a call inside a value: rejected if it is certain, a warning if it may be, and no word about files."""
 
 from __future__ import annotations
 

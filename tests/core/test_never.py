@@ -1,4 +1,5 @@
-"""What is never done to a call, case by case with the reason (docs/repair.md): at every level unless it says else.
+"""Changes that are never made to a call, case by case with the reason (docs/repair.md): at every level unless the case
+says otherwise.
 
 Each case is a call that must be refused, or go upstream as the very bytes that came. Others repair some of these and
 send wrong values to tools without anyone noticing (research: prefix parsing, rounding, truthiness, null into 0).
@@ -262,7 +263,7 @@ def test_it_is_refused(level: str, reason: str, schema: JsonValue, sent: str) ->
 
 
 @each_row(("level", "reason", "schema", "sent"), _cases(UNTOUCHED))
-def test_it_is_left_alone(level: str, reason: str, schema: JsonValue, sent: str) -> None:
+def test_changes_nothing(level: str, reason: str, schema: JsonValue, sent: str) -> None:
     assert sent == outcome(schema, sent, level), reason
 
 

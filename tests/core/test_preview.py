@@ -1,4 +1,4 @@
-"""What is shown of a value: short, on one line, whole characters, and never a secret."""
+"""The shown form of a value: short, on one line, whole characters, and never a secret."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_well_known_credential_is_masked_in_any_text(secret: str, around: str)
         ("a task-list and a disk-partition", "a task-list and a disk-partition"),
     ],
 )
-def test_a_credential_is_masked_where_it_is_assigned(shown: str, text: str) -> None:
+def test_masks_a_credential_in_an_assignment(shown: str, text: str) -> None:
     assert shown == mask_credentials(text)
 
 

@@ -1,4 +1,4 @@
-"""What holds for every schema and every value: valid calls stay, repaired ones validate, nothing raises."""
+"""Properties of every schema and every value: valid calls stay, repaired ones validate, nothing raises."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_valid_call_is_never_changed(schema: JsonValue, seed: int, level: str)
 
 @THOROUGH
 @given(sendings(), levels)
-def test_a_call_that_goes_on_is_valid_and_repairing_it_again_changes_nothing(
+def test_a_forwarded_call_is_valid_and_repairing_it_again_changes_nothing(
     sending: tuple[JsonValue, JsonValue], level: str
 ) -> None:
     schema, value = sending
@@ -108,7 +108,7 @@ def test_a_call_that_goes_on_is_valid_and_repairing_it_again_changes_nothing(
 
 @THOROUGH
 @given(sendings(), levels)
-def test_a_value_that_its_schema_accepts_is_left_alone_only_where_there_is_nothing_to_do_or_to_say(
+def test_an_accepted_value_is_changed_or_reported_only_by_respelling_and_notices(
     sending: tuple[JsonValue, JsonValue], level: str
 ) -> None:
     schema, value = sending
@@ -137,7 +137,7 @@ def test_every_leaf_that_no_repair_names_is_the_one_that_was_sent(
 
 
 def sent_leaves(value: JsonValue, repairs: tuple[Repair, ...]) -> set[bytes]:
-    """The texts of all leaves that no repair stands at, above or (for the whole object) beside."""
+    """The texts of all leaves without a repair at, above or (for the whole object) next to them."""
     touched = {made.path for made in repairs if made.rule != "key_case"}
     return {
         dumps(leaf)
@@ -168,7 +168,7 @@ def _walk(value: JsonValue, path: tuple[str | int, ...]) -> list[tuple[tuple[str
 
 @THOROUGH
 @given(sendings(), levels)
-def test_where_unknown_keys_are_refused_none_goes_on(sending: tuple[JsonValue, JsonValue], level: str) -> None:
+def test_forwards_no_unknown_key_if_they_are_refused(sending: tuple[JsonValue, JsonValue], level: str) -> None:
     schema, value = sending
     check = compiled(schema)
     decision = decided(check, dumps(value), level, UnknownKeys.REFUSE)

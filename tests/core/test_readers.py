@@ -49,7 +49,7 @@ gaps = st.sampled_from(("", "", "", "", " ", "\n  ", "\t", "\x0c"))
 
 @st.composite
 def containers(draw: st.DrawFn, inner: st.SearchStrategy[str]) -> str:
-    """Text of an array or object, often with a key twice, with white space where it may stand and where it may not."""
+    """Text of an array or object, often with a duplicate key, and with white space in legal and illegal places."""
     items = draw(st.lists(inner, max_size=4))
     around = draw(gaps)
     between = around + draw(st.sampled_from((",",) * 9 + (" ",))) + draw(gaps)
@@ -64,7 +64,7 @@ documents = st.recursive(leaves, containers, max_leaves=12)
 
 
 def exact(value: JsonValue) -> Any:
-    """A value in which each number is told by its own text, and 1, 1.0 and true differ."""
+    """A value in which the text of each number identifies it, and 1, 1.0 and true differ."""
     if isinstance(value, dict):
         return [(key, exact(item)) for key, item in value.items()]
     if isinstance(value, list):
@@ -94,7 +94,7 @@ def test_both_readers_say_the_same_of_text_with_stray_bytes(text: str, place: in
 @pytest.mark.parametrize("spaced", [False, True])
 @pytest.mark.parametrize("size", [0, 10, 200, 5000])
 @pytest.mark.parametrize("text", ['"a":1,"a":1', '"a":1,"b":{"c":[{"d":1,"d":2}]}', '"a":100000.0,"a":1e5'])
-def test_a_key_that_stands_twice_is_refused_at_any_depth_and_size(text: str, size: int, spaced: bool) -> None:
+def test_rejects_a_duplicate_key_at_any_depth_and_size(text: str, size: int, spaced: bool) -> None:
     whole = '{"f":"' + "x" * size + '",' + text + "}"
     found = parse((whole.replace(":", " : ").replace(",", " , ") if spaced else whole).encode())
     assert isinstance(found, JsonProblem)

@@ -1,4 +1,4 @@
-"""An adversary for every family of rules: where a value can be read in two ways that the schema accepts, it is refused.
+"""An adversary for every family of rules: a value that can be read in two ways that the schema accepts is rejected.
 
 The readings are listed here by themselves, from what people write and not from what the rules do. A call that continues
 changed has to be the one reading of what was sent.
@@ -249,6 +249,6 @@ def _folded(key: str) -> str:
 # --- nothing, where it may mean "clear this" --------------------------------------------------------------------------
 @pytest.mark.parametrize(("first", "second"), list(permutations(["null", '""', '"None"', '"undefined"'], 2)))
 @pytest.mark.parametrize("level", LEVELS)
-def test_rejects_a_text_that_stands_for_nothing(first: str, second: str, level: str) -> None:
+def test_rejects_a_text_that_means_no_value(first: str, second: str, level: str) -> None:
     schema = obj(a=INT, b={"type": "array", "items": INT})
     assert "VAL-002" in outcome(schema, f'{{"a":{first},"b":{second}}}', level)

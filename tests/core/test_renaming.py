@@ -1,5 +1,5 @@
-"""A repair reads no meaning out of a name: a call under other names has the same decision, rules, places and arguments
-(a sample of the collected calls; `make corpora` runs all of them)."""
+"""A repair reads no meaning out of a name: a call under other names has the same decision, rules, places and arguments.
+The tests use a sample of the collected calls; `make corpora` runs all of them."""
 
 from __future__ import annotations
 
@@ -159,12 +159,12 @@ def test_keeps_a_short_name_short_if_only_its_case_differs() -> None:
 
 
 @each_row("schema", [{"patternProperties": {"^x": {}}}, {"propertyNames": {"pattern": "^x"}}])
-def test_leaves_a_schema_alone_whose_names_follow_a_pattern(schema: dict[str, Any]) -> None:
+def test_does_not_rename_a_schema_whose_names_follow_a_pattern(schema: dict[str, Any]) -> None:
     with pytest.raises(UnrenamableError):
         rename_schema({"properties": {"a": schema}}, str, str)
 
 
-def test_leaves_values_alone() -> None:
+def test_renames_no_values() -> None:
     case = Case("a case", "tidy_up", declare("city"), '{"city": "city: tidy_up", "x": [1.50, "city"]}')
     renaming = make_renaming(case, Random(1))
     assert rename_call(case.sent, renaming).endswith('[1.50, "city"]}')

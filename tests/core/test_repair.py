@@ -168,7 +168,7 @@ def test_a_list_that_becomes_one_value_in_a_branch_is_gone_over_no_more() -> Non
 
 
 # --- switches -------------------------------------------------------------------------------------------------------
-def test_x_repair_off_leaves_a_place_and_everything_below_it_alone() -> None:
+def test_x_repair_off_protects_a_place_and_everything_below_it() -> None:
     schema: JsonValue = obj(a={**obj(b=INT), "x-repair": "off"}, c=INT)
     assert "VAL-002 /a/b" == outcome(schema, '{"a":{"b":"1"},"c":"1"}')
     assert '{"a":{"b":1},"c":1}' == outcome(schema, '{"a":{"b":1},"c":"1"}')

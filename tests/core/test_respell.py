@@ -1,4 +1,4 @@
-"""Numbers of accepted values that are written anew, and where they are looked for."""
+"""Numbers of accepted values that are rewritten, and the places that are searched for them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ STR: Final[JsonValue] = {"type": "string"}
         (None, {"properties": {"a": INT, "b": {"$ref": "#/properties/a"}}}),
     ],
 )
-def test_integers_are_looked_for_where_they_may_stand(integers: tuple[str, ...] | None, schema: JsonValue) -> None:
+def test_searches_integers_only_in_places_that_may_hold_one(
+    integers: tuple[str, ...] | None, schema: JsonValue
+) -> None:
     found = list_integer_keys(compile_check(schema))
 
     assert (None if integers is None else set(integers)) == (None if found is None else set(found))
 
 
 @pytest.mark.parametrize("sent", ['{"a":3.0,"b":{"c":3.0}}', '{"a":3.00,"b":{"c":3.0}}'])
-def test_a_number_is_written_anew_at_the_root_and_below(sent: str) -> None:
+def test_rewrites_a_number_at_the_root_and_below(sent: str) -> None:
     assert '{"a":3,"b":{"c":3}}' == outcome(obj(a=INT, b=obj(c=INT)), sent)
 
 
@@ -48,7 +50,7 @@ def test_a_number_at_a_key_that_is_no_integer_stays() -> None:
 
 
 @given(st.from_regex(r"-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,4}|\.0{1,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
-def test_the_text_of_a_number_that_may_be_written_anew_shows_it(text: str) -> None:
+def test_finds_every_rewritable_number_by_its_text(text: str) -> None:
     value = parse(text.encode())
 
     assert not isinstance(value, JsonProblem)

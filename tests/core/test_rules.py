@@ -1,4 +1,4 @@
-"""Each repair rule on its own: what it changes, and what it leaves alone. A rule without cases fails here."""
+"""Each repair rule by itself: the values that it changes, and those that it keeps. A rule without cases fails here."""
 
 from __future__ import annotations
 
@@ -580,7 +580,9 @@ def test_every_rule_has_cases_that_it_repairs_and_cases_that_it_leaves() -> None
 
 
 @each_row(("rule", "schema", "sent", "expected"), _cases(APPLIES))
-def test_a_rule_alone_repairs_what_nothing_else_does(rule: str, schema: JsonValue, sent: str, expected: str) -> None:
+def test_a_single_rule_repairs_its_cases_without_the_others(
+    rule: str, schema: JsonValue, sent: str, expected: str
+) -> None:
     assert expected == outcome(schema, sent, "off", {rule: True})
     untouched_without = rule == "integral_float"  # JSON Schema calls 3.0 an integer
     assert (outcome(schema, sent, "off") == sent) is untouched_without
@@ -614,7 +616,7 @@ def test_the_levels_grow_and_the_opt_in_rules_are_those_of_the_last() -> None:
     )
 
 
-def test_a_missing_required_key_is_filled_in_on_listed_tools_alone_unless_the_rule_is_named() -> None:
+def test_fill_required_applies_only_to_listed_tools_unless_it_is_named() -> None:
     listed = [select_rules(level, listed=True) - select_rules(level) for level in LEVELS]
     assert [frozenset(), frozenset(), {"fill_required"}, {"fill_required"}] == listed
     assert {"fill_required"} == select_rules("lenient", {"fill_required": True}) - select_rules("lenient")
@@ -678,7 +680,7 @@ def test_the_rule_of_names_is_applied_by_the_dispatcher() -> None:
     assert trim("function.get_weather", {"get_weather"}) is None
 
 
-def test_mistaken_switches_are_found_wherever_they_stand_in_a_schema() -> None:
+def test_finds_mistaken_switches_at_any_place_in_a_schema() -> None:
     schema = obj(a={"x-repair": "offf"}, b=arr({"x-repair": ["enum_case", "enumcase"]}), c={"x-repair": ["key_case"]})
     found = [(node.path, names) for node, names in list_mistaken_switches(compile_check(schema).schemas)]
     assert [(("properties", "a"), ("offf",)), (("properties", "b", "items"), ("enumcase",))] == sorted(found)

@@ -1,4 +1,4 @@
-"""The graph of nodes: drafts, references, identifiers, and what a schema that cannot be used is told."""
+"""The graph of nodes: drafts, references, identifiers, and the errors of an unusable schema."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_document_is_only_read_when_a_reference_leads_to_it() -> None:
         ("#/$defs/x/title", "leads to something that is not a schema"),
     ],
 )
-def test_a_reference_that_leads_nowhere_says_where_it_stands(reference: str, message: str) -> None:
+def test_locates_a_reference_without_target(reference: str, message: str) -> None:
     schemas = Schemas({"properties": {"a": {"$ref": reference}}, "$defs": {"x": {"title": "t"}}})
     with pytest.raises(SchemaError, match=message) as caught:
         schemas.check_references()

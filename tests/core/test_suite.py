@@ -39,7 +39,7 @@ PASSED: Final = {
 CONTENT: Final = "content* is an annotation in our reading (2020-12 validation 8.1); draft 7 leaves it open"
 VOCABULARY: Final = "whether a format is asserted is our switch, not the meta-schema's (format-assertion vocabulary)"
 
-# What we miss of the optional cases, and why.
+# The optional cases that we miss, and why.
 MISSED: Final = {
     ("draft7", "optional/content.json", "an invalid JSON document"): CONTENT,
     ("draft7", "optional/content.json", "an invalid base64 string (% is not a valid character)"): CONTENT,

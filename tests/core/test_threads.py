@@ -97,7 +97,7 @@ def test_python_texts_are_read_while_other_threads_read_some() -> None:
     assert [names] * 300 * THREADS == results
 
 
-def test_a_check_whose_writing_failed_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_a_check_again_after_a_failed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     check = compile_check(SCHEMA)
     with monkeypatch.context() as broken:
 

@@ -1,4 +1,4 @@
-"""Tool names that are not known as they stand."""
+"""Tool names that are not known in the spelling of the call."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_function_joined_to_its_container_is_explained() -> None:
     assert codes.CONTAINER_INVOCATION == explain_unknown_tool(call("Math.Add"), TOOLS).code
 
 
-def test_a_call_that_names_no_tool_is_told_so() -> None:
+def test_says_that_a_call_names_no_tool() -> None:
     failure = explain_unknown_tool(call(""), TOOLS)
 
     assert (codes.UNKNOWN_TOOL, "The call names no tool.") == (failure.code, failure.message)

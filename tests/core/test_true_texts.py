@@ -104,7 +104,7 @@ def refused(draw: st.DrawFn) -> tuple[dict[str, Any], JsonValue]:
 
 # --- what a text shows ------------------------------------------------------------------------------------------------
 def list_json(text: str) -> Iterator[JsonValue]:
-    """Every JSON object, list and text in double quotes that stands in a text, the outermost ones."""
+    """Every JSON object, list and double-quoted text in a text, the outermost ones."""
     decoder, at = json.JSONDecoder(), 0
     while (found := re.compile(r'[{\["]').search(text, at)) is not None:
         try:

@@ -21,7 +21,7 @@ LONG_S = "argument\u017f"  # Go's encoding/json folds it to `arguments`
         ('{"toolName": "a", "toolname": "b"}', ("toolName",), "toolName"),
     ],
 )
-def test_a_second_member_that_differs_in_case_alone_is_named(body: str, path: Pointer, named: str) -> None:
+def test_names_a_second_member_that_differs_only_in_case(body: str, path: Pointer, named: str) -> None:
     found = find_case_duplicate(parse(body.encode()), path)
 
     assert JsonProblem(f"a member passes for '{named}' where case does not count: leave it out", 1, 1) == found

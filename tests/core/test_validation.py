@@ -78,7 +78,7 @@ def test_a_place_that_allows_nothing_is_reported_as_false() -> None:
     assert [("false", ("a",), None)] == told(check, {"a": 1})
 
 
-def test_items_too_many_are_told_by_their_indexes() -> None:
+def test_lists_excess_items_by_their_indexes() -> None:
     check = compile_check({"prefixItems": [{}], "items": False})
     assert [("items", (), [1, 2])] == told(check, [0, 0, 0])
 

@@ -41,7 +41,7 @@ class Known:
 
 @value_class
 class Named(Known):
-    """One more field, and a text of its own."""
+    """One more field, and its own text."""
 
     more: int = 0
 
@@ -57,7 +57,7 @@ class Pair:
 
 
 def _make_both(write: Callable[[], type]) -> tuple[Any, Any]:
-    """A class as a value, and as the dataclass that the value stands for."""
+    """A class as a value, and as the dataclass that the value replaces."""
     return value_class(write()), dataclass(slots=True, unsafe_hash=True)(write())
 
 
@@ -80,7 +80,7 @@ def test_values_without_fields_are_all_the_same() -> None:
     assert (value(), hash(value()), repr(plain())) == (value(), hash(value()), repr(value()))
 
 
-def test_a_class_keeps_methods_of_its_own_and_what_it_inherits_is_no_other_class() -> None:
+def test_a_subclass_keeps_its_methods_and_never_equals_its_base() -> None:
     named = Named("a", (1,), 2)
     assert "its own" == repr(named)
     assert named == Named("a", (1,), 2)

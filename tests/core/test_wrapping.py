@@ -24,7 +24,7 @@ def body_of(body: bytes, *headers: tuple[str, str], status: int = 200) -> bytes:
     [b'{"t": 22.50, "n":  9223372036854775809}', b"[1, 2]", b'"text"', b"0.10", b"null", b' {"data": 1}\n',
      b'{"success": "yes"}', b'{"data": {"success": true}}'],
 )  # fmt: skip
-def test_the_tools_own_bytes_stand_inside(body: bytes) -> None:
+def test_keeps_the_tools_own_bytes_inside(body: bytes) -> None:
     wrapping = body_of(body)
 
     assert b'{"success": true, "data": ' + body + b"}" == wrapping
@@ -41,12 +41,12 @@ def test_only_a_whole_success_is_wrapped(status: int) -> None:
     assert b"{}" == body_of(b"{}", status=status)
 
 
-def test_other_types_are_left_alone() -> None:
+def test_does_not_wrap_other_types() -> None:
     assert b"{}" == body_of(b"{}", ("Content-Type", "text/plain"))
     assert b'{"success": true, "data": {}}' == body_of(b"{}", ("content-type", "application/hal+json; charset=utf-8"))
 
 
-def test_a_coded_answer_is_wrapped_without_its_coding_and_an_unknown_one_is_left_alone() -> None:
+def test_wraps_a_decoded_answer_and_keeps_one_with_an_unknown_coding() -> None:
     reply = wrap_answer(
         UpstreamReply(200, (JSON, ("Content-Encoding", "gzip"), ("ETag", "x"), ("X", "1")), gzip.compress(b"[1]"))
     )

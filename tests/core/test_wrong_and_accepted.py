@@ -251,13 +251,13 @@ def test_assumes_nothing_that_tells_the_branches_of_a_union_apart() -> None:
 
 
 @each_row("sent", ['{"arguments":"{\\"id\\":1,\\"title\\":null}"}', '{"arguments":{"id":1,"title":null}}'])
-def test_explains_the_errors_inside_a_wrapper_that_nothing_else_stands_beside(sent: str) -> None:
+def test_explains_the_errors_inside_a_wrapper_without_other_keys(sent: str) -> None:
     schema = {**needs("id", "title", id=INT, title=STR), "additionalProperties": False}
     assert "VAL-002 /title" == outcome(schema, sent)
 
 
 # --- what the model reads ---------------------------------------------------------------------------------------------
-def test_several_values_where_one_is_asked_are_several_calls() -> None:
+def test_asks_for_several_calls_when_several_values_are_sent_for_one() -> None:
     several = "One value goes into one call: make one call for each."
     assert [several] == [v.hint for v in refused(obj(at=STR), '{"at":["Berlin","Paris"]}')]
     assert [several] == [v.hint for v in refused(obj(u={"enum": ["c", "f"]}), '{"u":"c, f"}')]
