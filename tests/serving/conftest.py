@@ -1,4 +1,4 @@
-"""What is about the listener itself runs on asyncio's loop and, where it is installed, on uvloop's: they differ in when
+"""The tests of the listener itself run on asyncio's loop and, if it is installed, on uvloop's: the two differ in when
 they write, and in how they end."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BOTH_LOOPS: Final = ("test_listener.py",)
 
 @pytest.hookimpl
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loops, by the name that stands in a test's id."""
+    """The loops, by the name that a test's id contains."""
     if item.path.name not in _BOTH_LOOPS or importlib.util.find_spec("uvloop") is None:
         return {"asyncio": make_loop}
     import uvloop

@@ -1,9 +1,9 @@
 """Raw requests against the running proxy in front of an upstream that records what reaches it.
 
-`replay(cases)` writes each case on its own socket and says what came of it; `table(results)` is what
-docs/evidence/reliability.md shows. A case may end in two ways: refused by the proxy (in JSON, with a request id,
-counted), or forwarded, and then the upstream sees as many requests as `plainhttp` reads in the bytes, framed as it
-frames them. Anything else is a finding. On a terminal: `python -m tests.serving.hostile`.
+`replay(cases)` writes each case on its own socket and returns the results; `table(results)` is the table of
+docs/evidence/reliability.md. A case may end in two ways: rejected by the proxy (in JSON, with a request id, counted),
+or forwarded. If it is forwarded, the upstream sees as many requests as `plainhttp` reads in the bytes, framed in the
+same way. Anything else is a finding. On a terminal: `python -m tests.serving.hostile`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WORKERS = 16
 _MARK = "x-recorded"
 _ANSWER = f"HTTP/1.1 200 OK\r\n{_MARK}: yes\r\nContent-Length: 2\r\n\r\nok".encode()
 _BODILESS = f"HTTP/1.1 200 OK\r\n{_MARK}: yes\r\nContent-Length: 2\r\n\r\n".encode()
-# What a proxy changes by right on the way (RFC 9110 section 7.6): not compared.
+# The header fields that a proxy may change on the way (RFC 9110 section 7.6): not compared.
 _HOPS = frozenset(
     [
         "host",
@@ -78,7 +78,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a case. `findings` is empty where all is as it has to be."""
+    """The outcome of a case. `findings` is empty if the outcome is correct."""
 
     case: Case
     feed: str
@@ -94,7 +94,7 @@ def cases() -> list[Case]:
 
 
 def hosted(wanted: Iterable[Case]) -> list[Case]:
-    """The cases that have no Host header, with one: without, the proxy would refuse them for that alone."""
+    """The cases without a Host header, with one added: the proxy would reject them for its absence."""
     made = []
     for case in wanted:
         line, end, rest = case.raw.partition(b"\r\n")
@@ -114,7 +114,7 @@ class Recorder:
     refusals: int = 0  # of the proxy before it, as the metrics counted them after the last case
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection. What is not a whole request when the connection ends counts as unreadable."""
+        """One connection. A part of a request, left when the connection ends, counts as unreadable."""
         held = b""
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
@@ -261,7 +261,7 @@ async def refusals(proxy: Proxied) -> int:
 
 # --- all of them ------------------------------------------------------------------------------------------------------
 async def replay(wanted: Sequence[Case], feeds: Sequence[str] = FEEDS) -> list[Result]:
-    """Replays every case in every way, several at a time, each against a proxy of its own."""
+    """Replays every case in every way, several at a time, each against its own proxy."""
     results: list[Result] = []
 
     async def work(feed: str, waiting: list[Case]) -> None:

@@ -1,4 +1,4 @@
-"""What the kernel counts for a connection: how many bytes a program has read from it, and what may wait unsent."""
+"""The kernel's counts of a connection: the bytes that a program has read from it, and those that may wait unsent."""
 
 from __future__ import annotations
 

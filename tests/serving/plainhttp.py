@@ -1,7 +1,7 @@
 """A second, plain reading of HTTP/1 requests, to hold the proxy against: it shares no code with it and no parser.
 
-It knows the one strict way of RFC 9112 and stops at the first byte that departs from it. What it reads is what may
-reach an upstream: as many requests as these, framed like these.
+It knows the one strict way of RFC 9112 and stops at the first byte that departs from it. The requests that it reads are
+those that may reach an upstream: as many as these, framed like these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 
 
 class NoRequest(Exception):  # noqa: N818 - it is not an error: half of the cases are meant to end here
-    """What follows is not a request, or not a whole one."""
+    """The next bytes are not a request, or not a whole one."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Request:
 
 
 def requests(raw: bytes) -> tuple[list[Request], bytes]:
-    """The requests at the beginning of `raw`, and what is left where the first thing stands that is none."""
+    """The requests at the beginning of `raw`, and the rest from the first byte that begins no request."""
     found: list[Request] = []
     while raw:
         try:
@@ -43,7 +43,7 @@ def requests(raw: bytes) -> tuple[list[Request], bytes]:
 
 
 def one(raw: bytes) -> tuple[Request, bytes]:
-    """The first request and what follows it. One empty line may stand before it. Raises NoRequest."""
+    """The first request and what follows it. One empty line may precede it. Raises NoRequest."""
     lines, rest = head(raw.removeprefix(b"\r\n"))
     parts = lines[0].split(" ")
     if len(parts) != 3 or not parts[0] or set(parts[0]) - TOKEN or not parts[1] or "#" in parts[1]:

@@ -1,4 +1,4 @@
-"""The proxy as a process of its own, for tests of signals and workers."""
+"""The proxy as a separate process, for tests of signals and workers."""
 
 from __future__ import annotations
 

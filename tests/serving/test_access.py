@@ -1,4 +1,4 @@
-"""Who may call a route: bearer tokens, pages in a browser, names of the host."""
+"""Access to a route: bearer tokens, pages in a browser, names of the host."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_any_other_is_401_before_the_call_is_looked_at(sent: tuple[str, ..
     assert ("AUTH_ERROR", 401, []) == (told(seen)["error"]["category"], in_query.status, server.seen)
 
 
-async def test_a_token_goes_on_where_the_config_says_so() -> None:
+async def test_forwards_a_token_if_the_config_says_so() -> None:
     routes = GUARDED.replace("bearer:", "forward: on, bearer:")
     async with tool(replies(OK)) as server, proxied(routes, server.url) as proxy:
         await proxy.post("/weather", CALL, f"Authorization: Bearer {CI}")
@@ -220,7 +220,7 @@ async def test_an_upstream_may_see_to_pages_itself() -> None:
         ("", False), ("[::2]", False),
     ],
 )  # fmt: skip
-def test_a_name_is_served_where_it_or_its_domain_is_listed(host: str, expected: bool) -> None:
+def test_serves_a_host_if_it_or_its_domain_is_listed(host: str, expected: bool) -> None:
     assert expected == is_served_host(host, frozenset({"tools.example.com", "*.internal", "::1"}))
     assert is_served_host(host, frozenset())
 

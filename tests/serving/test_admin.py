@@ -59,7 +59,7 @@ async def test_an_unknown_path_is_404_and_says_which_there_are() -> None:
     assert (404, True) == (seen.status, "/metrics" in json.loads(seen.body)["paths"])
 
 
-async def test_a_path_may_come_with_the_address_before_it_and_is_asked_for_the_token_all_the_same() -> None:
+async def test_a_path_with_the_address_before_it_needs_the_token_too() -> None:
     admin = "{listen: 127.0.0.1:0, token: a-token-long-enough}"
     async with proxied(WEATHER, admin=admin) as proxy:
         seen = [await proxy.ask_admin(f"http://127.0.0.1{path}") for path in ("/livez?x", "/-/routes")]
@@ -67,7 +67,7 @@ async def test_a_path_may_come_with_the_address_before_it_and_is_asked_for_the_t
     assert [200, 401] == [one.status for one in seen]
 
 
-async def test_a_client_that_waits_with_its_body_is_told_to_send_it() -> None:
+async def test_a_client_that_waits_with_its_body_gets_100_continue() -> None:
     head = (
         b"POST /-/conversations/find HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
     )
@@ -77,7 +77,7 @@ async def test_a_client_that_waits_with_its_body_is_told_to_send_it() -> None:
     assert "HTTP/1.1 100 Continue" == seen.start
 
 
-async def test_pages_are_read_with_get_alone() -> None:
+async def test_pages_are_read_only_with_get() -> None:
     async with proxied(WEATHER) as proxy:
         seen = await proxy.ask_admin("/-/config", method="DELETE")
 

@@ -1,4 +1,5 @@
-"""`response_schema`: what a tool answers is held against it, counted or refused; errors and streams are left alone."""
+"""`response_schema`: a tool's answers are validated against it, and counted or rejected; errors and streams pass
+unchanged."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""No call and no list stops the others: while one is worked at, another route answers.
+"""No call and no list stops the others: while the proxy works on one, another route answers.
 
-What is measured is how much processor time the event loop spends before it looks at others again, which is the same on
-a busy machine as on an idle one.
+The tests measure the processor time that the event loop spends before it looks at others again. It is the same on a
+busy machine as on an idle one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Holds:
 
 @asynccontextmanager
 async def watched() -> AsyncIterator[Holds]:
-    """Watches the loop. What the tests before left in memory is not the loop's to collect."""
+    """Watches the loop. The loop does not collect garbage that earlier tests left in memory."""
     gc.collect()
     gc.freeze()
     holds = Holds()
@@ -184,7 +184,7 @@ DEAR = {
 
 
 @pytest.mark.parametrize("dear", DEAR.values(), ids=DEAR)
-async def test_a_dear_schema_costs_its_own_tool_alone(dear: dict[str, Any]) -> None:
+async def test_a_dear_schema_costs_only_its_own_tool(dear: dict[str, Any]) -> None:
     async with talk(McpServer([dear, ADD]), more="") as client:
         healthy = call("add", {"a": 1, "b": 2})
         await client.ask(healthy)

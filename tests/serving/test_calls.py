@@ -34,7 +34,7 @@ async def test_a_repaired_call_reaches_the_tool_repaired_and_the_answer_says_so(
     assert (200, "string_to_number;path=/lat") == (seen.status, seen.header("tool-repairs"))
 
 
-async def test_a_refused_call_never_reaches_the_tool_and_is_told_where_it_stands() -> None:
+async def test_a_rejected_call_never_reaches_the_tool_and_the_answer_counts_attempts() -> None:
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
         seen = await proxy.post("/weather", b'{"lat": "north"}', "X-Conversation-Id: c", "X-Tool-Call-Id: call_7")
 
@@ -265,7 +265,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("script", "status", "name", "token", "executed"), FAULTS.values(), ids=FAULTS)
-async def test_a_tool_without_a_good_answer_is_told_apart_by_code_status_and_proxy_status(
+async def test_distinguishes_failures_of_a_tool_by_code_status_and_proxy_status(
     script: Script, status: int, name: str, token: str, executed: str
 ) -> None:
     routes = WEATHER + "    timeout: 200ms\n"
@@ -318,7 +318,7 @@ async def test_a_dispatch_route_sends_the_whole_body_with_only_the_repaired_part
     assert "tool_name_trim;path=, string_to_number;path=/lat" == seen.header("tool-repairs")
 
 
-async def test_a_dispatch_route_to_one_path_per_tool_sends_the_arguments_alone() -> None:
+async def test_a_dispatch_route_to_one_path_per_tool_sends_only_the_arguments() -> None:
     async with tool(replies(OK)) as server, proxied(DISPATCH, server.url, tools=TOOLS) as proxy:
         await proxy.post("/spread", b'{"name": "weather", "arguments": { "lat" : 1.0 }}')
 

@@ -29,7 +29,7 @@ ANY = """
 
 
 @pytest.mark.parametrize("target", ["/orders/7", "/orders/7?limit=10", "/orders/7?trace=1"])
-async def test_a_call_that_its_schemas_take_goes_on_as_it_came(target: str) -> None:
+async def test_forwards_a_call_that_its_schemas_accept_unchanged(target: str) -> None:
     async with tool(replies(OK)) as server, proxied(ORDERS, server.url) as proxy:
         seen = await exchange(proxy.port, post(target, BODY))
 

@@ -1,4 +1,5 @@
-"""What is not a request of ours, over a socket: refused in JSON, with the reason, and nothing of it sent on."""
+"""Requests that the proxy does not accept, over a socket: rejected in JSON, with the reason, and no part of them
+forwarded."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ REFUSED = [
 ]
 
 
-async def test_a_request_with_two_readings_is_refused_counted_and_told_why() -> None:
+async def test_rejects_and_counts_a_request_with_two_readings_and_says_why() -> None:
     async with tool(replies(OK)) as server, proxied(ROUTES, server.url) as proxy:
         seen = [await exchange(proxy.port, raw) for raw, _ in REFUSED]
         counted = len(proxy.lines())
@@ -107,7 +108,7 @@ TAKEN = [
 ]
 
 
-async def test_a_sound_request_goes_on() -> None:
+async def test_forwards_a_sound_request() -> None:
     async with tool(replies(OK)) as server, proxied(ROUTES, server.url) as proxy:
         statuses = [(await exchange(proxy.port, raw)).status for raw in TAKEN]
 
@@ -115,7 +116,7 @@ async def test_a_sound_request_goes_on() -> None:
 
 
 async def test_a_sound_request_makes_no_other_one_sound() -> None:
-    """What is remembered of heads without a fault is no more than what is the same again."""
+    """The memory of heads without a fault matches only identical heads."""
     async with tool(replies(OK)) as server, proxied(ROUTES, server.url) as proxy:
         for raw in [*TAKEN, *TAKEN, head(HOST, line=b"GET / HTTP/1.1"), head(HOST, line=b"POST / HTTP/1.1")]:
             await exchange(proxy.port, raw)
@@ -202,7 +203,7 @@ async def test_a_client_that_half_closes_behind_several_requests_gets_every_answ
     assert (3, 3) == (came.count(b"HTTP/1.1 200 OK"), len(server.seen))
 
 
-async def test_a_client_that_has_left_is_told_apart_and_its_call_is_cancelled() -> None:
+async def test_logs_a_client_that_has_left_and_cancels_its_call() -> None:
     async def never(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _seen: Seen) -> None:
         with contextlib.suppress(ConnectionError):
             await reader.read()

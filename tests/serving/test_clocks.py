@@ -43,7 +43,7 @@ class Clocks:
 
 @asynccontextmanager
 async def clocked(folder: Path) -> AsyncIterator[tuple[Proxied, Tool, Clocks]]:
-    """The app on clocks of its own."""
+    """The app on the test's own clocks."""
     clocks, log = Clocks(), io.StringIO()
     async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
         config = folder / "config.yaml"
@@ -72,7 +72,7 @@ async def test_a_wall_clock_that_jumps_ends_no_attempts_and_no_call(tmp_path: Pa
     assert 3 == len(proxy.lines())
 
 
-async def test_a_machine_that_slept_for_a_day_begins_anew(tmp_path: Path) -> None:
+async def test_a_machine_that_slept_for_a_day_starts_over(tmp_path: Path) -> None:
     async with clocked(tmp_path) as (proxy, _, clocks):
         for number in range(3):
             await proxy.post("/weather", b'{"lat": "%d n"}' % number, "X-Conversation-Id: c")

@@ -1,8 +1,9 @@
 """Calls that run without a task give the same answers, log lines, metrics and kept calls as those that run in one.
 
-Each test lets the same clients speak to three proxies over real sockets: one may run calls without a task, one may not,
-and one has to give each call that waits for its tool to a task. What clients, tool, log, metrics and the page of calls
-show is compared, but for times. The clean calls are counted: no test passes because none ran without a task.
+In each test the same clients speak to three proxies over real sockets. The first may run calls without a task, the
+second may not, and the third gives each call that waits for its tool to a task. The tests compare everything that
+clients, tool, log, metrics and the page of calls show, except times. The clean calls are counted: no test passes
+because none ran without a task.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ ROUTES: Final = """
   - {path: /relay, methods: [GET, POST], upstream: tools, passthrough: true}
 """
 CLEAN: Final = b'{"lat": 1}'
-# What differs from one run to the next: times, and names and ids that a process gives.
+# The differences from one run to the next: times, and names and ids that a process gives.
 _TIMES: Final = re.compile(rb"Date: [^\r]*|toolcall-proxy-[0-9a-f]{8}|127\.0\.0\.1:\d+")
 _OF_TIME: Final = re.compile(
     r"timestamp|.*_ms|duration.*|overhead.*|.*seconds|at|started|stages|boot|id|conversation|took|time|older|newer"
@@ -133,7 +134,7 @@ Scenario = Callable[[Parties], Awaitable[None]]
 
 
 def call(body: bytes = CLEAN, *headers: str, path: str = "/weather", number: int = 0) -> bytes:
-    """The bytes of a call with an id of its own."""
+    """The bytes of a call with its own id."""
     return post(path, body, f"X-Request-Id: r-{number}", f"X-Conversation-Id: c-{number}", *headers)
 
 
@@ -331,7 +332,7 @@ async def test_a_head_and_a_body_in_parts() -> None:
     assert 2 <= await compare(scenario)
 
 
-# How many of two calls run without a task: the one that is answered so, and a clean one that follows. Where the first
+# The number of two calls that run without a task: the one that is answered so, and a clean one after it. If the first
 # leaves no connection to the tool, the second has to wait for one.
 @pytest.mark.parametrize(
     ("told", "count"),

@@ -33,7 +33,7 @@ async def test_an_output_that_fits_comes_back_as_it_was_sent() -> None:
     assert "string_to_number;path=/score" == repaired.header("tool-repairs")
 
 
-async def test_a_wrong_output_may_be_corrected_twice_and_is_told_how() -> None:
+async def test_a_wrong_output_may_be_corrected_twice_and_the_answer_says_how() -> None:
     async with proxied(REPORT % "") as proxy:
         seen = [await final(proxy, b'{"score": "high", "n": %d}' % number) for number in range(3)]
 
@@ -93,7 +93,7 @@ async def test_the_json_is_found_in_the_prose_around_it(text: str, content_type:
         ("keys twice", 'Here: {"score": 1, "score": 2, "title": "T"}'),
     ],
 )
-async def test_prose_is_refused_where_it_is_not_sure_what_was_meant(why: str, text: str) -> None:
+async def test_rejects_prose_if_its_meaning_is_not_certain(why: str, text: str) -> None:
     async with proxied(REPORT % "") as proxy:
         seen = await final(proxy, text.encode())
     assert (400, "INVALID_ARGUMENTS") == code(seen), why
@@ -115,7 +115,7 @@ async def test_the_number_of_retries_is_the_configs(retries: int, limit: int) ->
     assert f"1/{limit}" == seen.header("tool-attempt")
 
 
-async def test_the_retries_of_the_defaults_hold_for_final_outputs_alone() -> None:
+async def test_finalize_output_retries_of_the_defaults_apply_only_to_final_outputs() -> None:
     call = "  - {path: /call, upstream: tools, tool: t, schema: {type: object, required: [a]}}\n"
     keys = {"defaults": "{finalize_output_retries: 0, attempts: {max: 7}}"}
     async with proxied(REPORT % "" + call, **keys) as proxy:

@@ -72,7 +72,7 @@ def test_a_trusted_hops_forwarded_field_is_kept_and_extended(peer: str, said: st
     assert f"{said}, {element}" == fields(TRUSTING, peer, headers)["forwarded"]
 
 
-def test_fields_that_stand_on_several_lines_are_joined() -> None:
+def test_joins_fields_on_several_lines() -> None:
     said: Headers = (
         ("via", "1.1 a"),
         ("x-forwarded-for", "203.0.113.7"),
@@ -156,7 +156,7 @@ def test_a_route_may_set_and_remove_fields() -> None:
     assert (("x-keep", "2"), ("authorization", "ours")) == make_request_headers(headers, changes.dropped, changes.set)
 
 
-def test_a_field_named_by_connection_is_dropped_even_where_it_stands_first() -> None:
+def test_drops_a_field_named_by_connection_even_if_it_comes_first() -> None:
     headers: Headers = (("x-mine", "1"), ("connection", "close , X-Mine"), ("x-keep", "2"))
 
     assert (("x-keep", "2"),) == make_request_headers(headers, Changes().dropped, ())
@@ -219,7 +219,7 @@ def test_on_a_socket_without_addresses_a_claimed_one_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("peer", "believed"), [("10.1.2.3", True), ("192.0.2.1", False)])
-def test_what_a_request_was_before_is_believed_of_a_trusted_hop_alone(peer: str, believed: bool) -> None:
+def test_original_paths_are_believed_only_from_a_trusted_hop(peer: str, believed: bool) -> None:
     said = Fields([*((name, "/admin") for name in PATHS), ("x-rewrite-url", "/admin"), ("host", "x")])
     own = Caller.of(TRUSTING, peer, "http").own_fields(said)
     sent = {name for name, _ in make_request_headers(said, Changes().dropped, own)}

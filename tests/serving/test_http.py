@@ -59,7 +59,7 @@ async def test_framing_spelt_with_an_underscore_is_refused_since_some_servers_re
     assert ((400, "BAD_REQUEST"), []) == (code(seen), server.seen)
 
 
-async def test_the_host_of_the_upstream_is_sent_and_ours_is_told_as_forwarded() -> None:
+async def test_sends_the_host_of_the_upstream_and_ours_as_forwarded() -> None:
     lies = ("X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https", "Forwarded: for=6.6.6.6")
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
         await proxy.post("/weather", b'{"lat": 1}', *lies)
@@ -172,7 +172,7 @@ async def test_every_answer_bears_a_request_id_whatever_went_wrong() -> None:
     assert all(one.header("content-type") == "application/json" for one in seen)
 
 
-async def test_a_method_that_the_route_does_not_take_is_told_which_it_takes() -> None:
+async def test_names_the_allowed_methods_for_another_method() -> None:
     async with proxied(WEATHER) as proxy:
         seen = await proxy.get("/weather")
 

@@ -43,7 +43,7 @@ ANSWERS = (
 
 
 class _AskedStore(MemoryStore):
-    """A store that is asked about every call, and counts how often."""
+    """A store that has to look up every call, and counts the lookups."""
 
     looks = 0
 
@@ -56,7 +56,7 @@ class _AskedStore(MemoryStore):
 
 
 class _CountingStore(MemoryStore):
-    """The store as it is, which counts how often it is asked."""
+    """The real store, which counts its lookups."""
 
     looks = 0
 

@@ -65,7 +65,7 @@ async def test_a_call_under_way_is_finished_before_the_end() -> None:
     assert (200, "close") == (seen.status, seen.header("connection"))
 
 
-async def test_a_call_that_outlasts_the_last_deadline_is_told_that_the_proxy_restarts() -> None:
+async def test_a_call_that_outlasts_the_last_deadline_gets_restarting() -> None:
     async def never(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _seen: Seen) -> None:
         await reader.read()
         raise ConnectionResetError
@@ -104,7 +104,7 @@ async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open(tmp_path:
             await start_serving(load(config, {}), listen=Address("127.0.0.1", proxy.port))
 
 
-async def test_an_address_for_which_another_will_do_moves_to_a_free_port_where_it_is_taken(tmp_path: Path) -> None:
+async def test_an_address_with_or_free_moves_to_a_free_port_if_it_is_taken(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         f"version: 1\nlisten: 127.0.0.1:0\nadmin: off\nroutes:{WEATHER.replace('upstream: tools', 'upstream: none')}"
@@ -118,7 +118,7 @@ async def test_an_address_for_which_another_will_do_moves_to_a_free_port_where_i
     assert (True, 400) == (port != proxy.port, seen.status)
 
 
-async def test_after_the_drain_what_comes_is_told_that_the_proxy_restarts_and_the_process_lives_on() -> None:
+async def test_calls_after_the_drain_get_restarting_and_the_process_lives_on() -> None:
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
         await proxy.serving.drain(0.05)
         late = await proxy.post("/weather", b'{"lat": 1}')
@@ -274,7 +274,7 @@ async def test_a_closing_that_has_begun_is_waited_for_at_the_end_of_the_process(
     assert upstream.closed
 
 
-async def test_the_end_of_the_process_closes_an_upstream_whose_last_call_goes_on() -> None:
+async def test_the_end_of_the_process_closes_an_upstream_with_a_running_last_call() -> None:
     upstream, retiring = SlowlyClosed(), pools()
     last: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     retiring.retire([upstream], frozenset([last]))

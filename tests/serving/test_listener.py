@@ -1,4 +1,4 @@
-"""The listener by itself, over real sockets: how answers are framed, when connections end, and who is told."""
+"""The listener by itself, over real sockets: how answers are framed, when connections end, and who learns of it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_client_in_the_middle_of_a_head_is_waited_for_before_its_connect
     assert not before
 
 
-async def test_a_body_in_a_packet_of_its_own_begins_no_head_whose_time_would_run() -> None:
+async def test_a_body_in_a_separate_packet_starts_no_time_limit_for_a_head() -> None:
     head, _, body = BODIES["length"].partition(b"\r\n\r\n")
     async with listening(told, Timeouts(head=100, idle=6000)) as (_, port), client(port) as (reader, writer):
         answers = list[Seen]()
@@ -301,7 +301,7 @@ KINDS = {"whole": told, "length": in_pieces, "chunks": in_pieces}
         (0, "keep-alive, close", False, None),
     ],
 )
-async def test_a_connection_goes_on_as_its_version_and_its_client_want_it(
+async def test_a_connection_stays_open_as_its_version_and_its_client_ask(
     kind: str, minor: int, wish: str | None, goes_on: bool, says: str | None
 ) -> None:
     field = f"Connection: {wish}\r\n" if wish else ""
@@ -411,7 +411,7 @@ async def test_the_packets_in_which_requests_come_make_no_difference(cuts: list[
 
 
 @pytest.mark.parametrize("kind", ["length", "chunks"])
-async def test_a_body_that_breaks_off_is_told_to_whoever_reads_it(kind: str) -> None:
+async def test_the_reader_of_a_body_learns_that_it_broke_off(kind: str) -> None:
     broken = BODIES["chunks"].replace(b"4\r\n", b"ZZ\r\n") if kind == "chunks" else BODIES["length"][:-1]
     told_of = asyncio.Queue[object]()
 
@@ -489,7 +489,7 @@ async def test_a_client_that_leaves_cancels_its_request_and_nothing_stays_behind
 
 
 # --- handlers that fail -----------------------------------------------------------------------------------------------
-async def test_an_exception_is_answered_and_the_connection_goes_on() -> None:
+async def test_answers_an_exception_and_keeps_the_connection() -> None:
     async def defect(_request: web.BaseRequest) -> Response:
         raise LookupError("secret")
 

@@ -1,4 +1,4 @@
-"""What a plain config loads: nothing that it does not use, and nothing more once calls arrive."""
+"""The modules that a plain config loads: none that it does not use, and no more once calls arrive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Final
 
-# What a plain config does without: libraries, and modules of Python's, each with what loads it.
+# Modules that a plain config does not load: libraries, and modules of Python's, each with the event that loads it.
 RARE: Final = {
     "prometheus_client": "the first scrape",
     "http.server": "the first scrape",

@@ -43,7 +43,7 @@ def test_a_body_takes_more_as_it_grows_and_gives_all_of_it_back() -> None:
     assert 0 == budget.held
 
 
-def test_a_small_body_takes_its_length_and_a_body_that_is_alone_is_read_whatever_it_takes() -> None:
+def test_a_small_body_takes_its_length_and_the_only_body_is_read_at_any_size() -> None:
     budget = MemoryBudget(SMALL)
     alone = BodyMemory(budget, JUDGED)
     assert [True, SMALL, True, JUDGED * MIB] == [alone.reach(SMALL), budget.held, alone.reach(MIB), budget.held]
@@ -74,7 +74,7 @@ def test_the_room_is_half_of_what_the_narrowest_group_leaves_free(tmp_path: Path
     first = write(
         tmp_path / "v1",
         {
-            "proc/self/cgroup": "4:memory:/of/the/host\n1:cpu:/\n0::/\n",  # the container sees its own group alone
+            "proc/self/cgroup": "4:memory:/of/the/host\n1:cpu:/\n0::/\n",  # the container sees only its own group
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{128 * MIB}\n",
             "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{48 * MIB}\n",
             "sys/fs/cgroup/memory/memory.stat": f"total_inactive_file {20 * MIB}\n",
@@ -141,7 +141,7 @@ async def test_beyond_the_room_a_body_is_not_read_and_a_small_one_is() -> None:
     assert ("refused", "OVERLOADED") == (refused["outcome"], refused["error.code"])
 
 
-async def test_a_client_that_waits_to_send_its_body_is_not_told_to_go_on() -> None:
+async def test_a_client_that_waits_to_send_its_body_gets_no_100_continue_without_room() -> None:
     async with tool(replies(OK)) as server, proxied(ANY, server.url, limits=ROOM) as proxy:
         _, writer = await hold(proxy, [post("/any", LARGE)[:-1]])
         head = post("/any", LARGE, "Expect: 100-continue").partition(b"\r\n\r\n")[0] + b"\r\n\r\n"

@@ -1,4 +1,4 @@
-"""What the operator can ask and do: failed calls, attempts, schemas, the log's level; and who may."""
+"""The operator's questions and actions: failed calls, attempts, schemas, the log's level; and who may use them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_with_a_token_everything_below_the_dash_asks_for_it() -> None:
     assert (b"planted" not in shown.body, "***") == (True, told(shown)["config"]["admin"]["token"])
 
 
-async def test_the_probes_port_has_probes_and_metrics_alone_under_any_host() -> None:
+async def test_the_probes_port_serves_only_probes_and_metrics_under_any_host() -> None:
     async with proxied(WEATHER, admin="{listen: 127.0.0.1:0, probes: 127.0.0.1:0}") as proxy:
         port = int((proxy.serving.probes_url or "").rsplit(":", 1)[1])
 

@@ -177,7 +177,7 @@ async def test_a_broken_file_keeps_the_last_good_config_stays_ready_and_names_li
     assert (400, 200) == mended
 
 
-async def test_a_schema_that_guards_nothing_any_more_is_not_taken_over_and_what_is_strange_in_one_is_told(
+async def test_a_reload_rejects_a_schema_that_guards_nothing_and_notes_strange_keywords(
     tmp_path: Path,
 ) -> None:
     strange = json.dumps({**json.loads(wants("integer")), "ui": "map"})
@@ -376,7 +376,7 @@ async def test_a_reload_under_load_fails_and_mixes_no_call(tmp_path: Path) -> No
     assert len(seen) > 240
 
 
-async def test_reload_is_asked_for_by_post_alone(tmp_path: Path) -> None:
+async def test_reload_needs_post(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(config(schema="{type: object}"))
     async with served(path) as proxy:
@@ -385,7 +385,7 @@ async def test_reload_is_asked_for_by_post_alone(tmp_path: Path) -> None:
         assert 200 == (await exchange(proxy.admin, b"POST /-/reload HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).status
 
 
-async def test_what_is_no_config_any_more_is_a_failure_and_serving_goes_on(tmp_path: Path) -> None:
+async def test_a_removed_config_fails_the_reload_and_serving_continues(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(config(schema="{type: object}"))
     async with served(path) as proxy:

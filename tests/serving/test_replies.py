@@ -38,7 +38,7 @@ async def test_a_client_that_is_gone_when_its_answer_is_written_counts_as_gone_a
     begun, done = asyncio.Event(), asyncio.Event()
 
     async def late(request: web.BaseRequest) -> web.StreamResponse:
-        """Answers although it was told that the client has gone, as what cannot be cancelled does."""
+        """Answers although it was cancelled because the client has gone, like code that cannot be cancelled."""
         begun.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(10)

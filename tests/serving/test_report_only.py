@@ -1,4 +1,5 @@
-"""Report-only dispatch: a call of a tool nobody knows goes on as it came, and is counted as what it would have been."""
+"""Report-only dispatch: a call of an unknown tool is forwarded unchanged, and counted by the error that it would have
+been."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ ALONE = DISPATCH + "    upstream_path: /api/{tool}\n"
     [b'{ "tool": "unknown", "arguments": {"x": 1} }', b'{"tool": 7}', b'{"arguments": {}}', b"{broken"],
     ids=["a name nobody knows", "no name", "none at all", "no JSON"],
 )
-async def test_an_unknown_tool_goes_on_byte_for_byte_and_is_counted(body: bytes) -> None:
+async def test_forwards_an_unknown_tool_byte_for_byte_and_counts_it(body: bytes) -> None:
     async with (
         tool(replies(OK)) as server,
         proxied(DISPATCH % "report", server.url, tools=CATALOGUE) as proxy,
@@ -47,7 +48,7 @@ async def test_where_routes_enforce_it_is_still_refused() -> None:
     assert [] == server.seen
 
 
-async def test_a_name_that_cannot_stand_in_a_path_is_refused_even_so() -> None:
+async def test_still_rejects_a_name_that_is_no_segment_of_a_path() -> None:
     async with (
         tool(replies(OK)) as server,
         proxied(ALONE % "report", server.url, tools=CATALOGUE) as proxy,

@@ -92,8 +92,8 @@ class Mortal:
         await asyncio.sleep(0)
 
 
-# A machine under load may need most of a life's 50 ms for a single call: no call would then come through in ten sends,
-# however often it is sent again. So a life lasts until it has answered a tenth of the calls.
+# A machine under load may need most of a life's 50 ms for a single call. No call would then succeed in ten sends. So a
+# life lasts until it has answered a tenth of the calls.
 _ANSWERS_A_LIFE = 20
 
 
@@ -150,7 +150,7 @@ async def test_while_an_upstream_dies_and_lives_each_call_is_answered_and_none_r
             assert 0 == mortal.ran[number]
 
 
-async def test_an_idempotent_tool_that_dies_and_lives_is_asked_until_it_answers() -> None:
+async def test_resends_to_an_idempotent_tool_that_dies_and_lives_until_it_answers() -> None:
     mortal = Mortal()
     answers = await under_load(mortal, "idempotent: on", "resend: {max: 10, backoff: 20ms, max_backoff: 50ms}")
 
@@ -188,7 +188,7 @@ async def test_a_call_that_may_have_run_is_not_sent_again() -> None:
 
 
 @pytest.mark.parametrize("first", [None, BOOM], ids=["reset", "500"])
-async def test_an_idempotent_tool_is_asked_again(first: bytes | None) -> None:
+async def test_resends_a_call_to_an_idempotent_tool(first: bytes | None) -> None:
     async with tool(in_turn(first, OK)) as server, proxied(route(QUICK, "idempotent: on"), server.url) as proxy:
         seen = await proxy.post("/call", b'{"lat": 1.50}')
 
@@ -327,7 +327,7 @@ async def test_a_tools_complaint_is_an_attempt_with_a_path() -> None:
     assert 'Shape of valid arguments: {"lat":1,"note":"<string>"}' in told(first)["content"]
 
 
-async def test_a_passthrough_of_errors_leaves_answer_and_attempts_alone() -> None:
+async def test_upstream_errors_passthrough_keeps_the_answer_and_counts_no_attempt() -> None:
     body = b'{"success": false, "error": {"code": "X", "message": "m", "category": "INPUT_ERROR"}}'
     own = answer("400 Bad Request", body, JSON_TYPE, "X-Own: yes")
     schema = "{type: object, properties: {lat: {type: number}}}"

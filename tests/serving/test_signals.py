@@ -20,8 +20,8 @@ from tests.serving.proxied import WEATHER, code, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, post, read_message, tool
 
 TOKEN = "an-operators-token"
-# The silence, in seconds, that an ending proxy bears from an open connection. What a client sends later, because its
-# machine is busy, may meet a closed connection.
+# The silence, in seconds, that an ending proxy bears from an open connection. If a client sends later, because its
+# machine is busy, it may meet a closed connection.
 BORNE = 2.0
 # Runs `python -m proxy`, which waits for a byte of its standard input before it imports the module named first.
 HOLDING = """

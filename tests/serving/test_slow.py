@@ -231,7 +231,8 @@ async def test_the_next_request_waits_until_the_one_before_is_answered() -> None
 
 @pytest.mark.parametrize(("packets", "statuses"), [(1, [400]), (2, [200, 400])])
 async def test_what_follows_a_malformed_request_is_never_read_as_a_request(packets: int, statuses: list[int]) -> None:
-    """aiohttp's parser drops a good request that came in the same packet: it is not sent on, and its client is told."""
+    """aiohttp's parser drops a good request that came in the same packet: it is not forwarded, and its client gets a
+    400."""
     malformed = b"GET / HTTP/1.1\r\nHost : x\r\n\r\n" + CALL
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy, client(proxy) as (reader, writer):
         writer.write(CALL + malformed if packets == 1 else CALL)
@@ -316,7 +317,7 @@ async def test_a_slow_reader_does_not_fill_memory_with_its_answer() -> None:
         writer.transport.abort()
         await server.gone.wait()
 
-    # What is with the kernel on both sides is the kernel's; ours is the write buffer alone.
+    # The kernel's buffers on both sides are not ours; only the write buffer is.
     assert waiting <= 512 * 1024
     assert produced < 50_000_000
 

@@ -65,7 +65,7 @@ def listening(keys: Path, more: str = "") -> str:
 
 
 # --- what comes in ----------------------------------------------------------------------------------------------------
-async def test_calls_come_in_over_tls_and_the_upstream_is_told(keys: Path) -> None:
+async def test_serves_calls_over_tls_and_tells_the_upstream_the_scheme(keys: Path) -> None:
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listening(keys)) as proxy:
         seen, tls = await call(proxy.port, trusting(keys))
         old = trusting(keys)
@@ -106,7 +106,7 @@ async def test_a_handshake_that_does_not_come_to_its_end_has_its_time(
     assert (200, [b""] * 50) == (seen.status, ends)
 
 
-async def test_nobody_has_keys_made_anew_on_an_open_connection(keys: Path) -> None:
+async def test_no_client_can_renegotiate_keys_on_an_open_connection(keys: Path) -> None:
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listening(keys)) as proxy:
         words = f"s_client -connect 127.0.0.1:{proxy.port} -tls1_2 -CAfile {keys}/ca.pem"
         client = await asyncio.create_subprocess_exec("openssl", *words.split(), stdin=PIPE, stdout=PIPE, stderr=STDOUT)
@@ -135,7 +135,7 @@ async def test_any_name_of_a_client_is_shown_the_one_certificate(keys: Path, nam
     assert (200, "server") == (seen.status, subject["commonName"])
 
 
-async def test_only_clients_with_a_certificate_of_the_authority_come_in_where_one_is_asked(keys: Path) -> None:
+async def test_client_ca_admits_only_clients_with_a_certificate_of_the_authority(keys: Path) -> None:
     listen = listening(keys, f", client_ca: {keys}/ca.pem")
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url, listen=listen) as proxy:
         seen, _ = await call(proxy.port, trusting(keys, client="client"))
@@ -402,7 +402,7 @@ def test_what_cannot_be_meant_about_connections_is_a_mistake(tmp_path: Path, tex
     assert told in found
 
 
-def test_a_token_from_a_secret_file_is_kept_as_its_hash_alone(tmp_path: Path) -> None:
+def test_keeps_only_the_hash_of_a_token_from_a_secret_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-a-file-0123456789\n")
     path = tmp_path / "c.yaml"
     path.write_text(

@@ -29,7 +29,7 @@ async def test_an_upstream_is_ready_while_it_takes_connections() -> None:
 
 
 @pytest.mark.parametrize(("status", "expected"), [("204 No Content", 200), ("302 Found", 200), ("503 Not Yet", 503)])
-async def test_its_own_health_path_decides_where_it_has_one(status: str, expected: int) -> None:
+async def test_the_health_path_of_an_upstream_decides_its_readiness(status: str, expected: int) -> None:
     async with tool(replies(answer(status, b""))) as server:
         upstreams = f'{{tools: {{url: "{server.url}/api", health: /healthz}}}}'
         async with proxied(WEATHER, server.url, upstreams=upstreams) as proxy:

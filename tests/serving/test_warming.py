@@ -72,7 +72,7 @@ async def test_the_last_one_begun_is_the_one_that_runs(tmp_path: Path) -> None:
     warming.end()
 
 
-async def test_a_defect_is_told_and_stops_nothing_else(tmp_path: Path) -> None:
+async def test_a_defect_is_reported_and_stops_nothing_else(tmp_path: Path) -> None:
     told: list[str] = []
     table = table_of(tmp_path)
     tools: dict[str, ToolPolicy] = {"broken": object()}  # type: ignore[dict-item]

@@ -144,7 +144,7 @@ async def test_a_silent_upstream_is_given_up_after_its_idle_time() -> None:
             writer.close()
 
 
-async def test_an_upstream_may_say_no_and_the_connection_goes_on() -> None:
+async def test_an_upstream_may_say_no_and_the_connection_stays_open() -> None:
     no = answer("403 Forbidden", b"no", "Content-Type: text/plain")
     async with connected(replies(no)) as ((reader, writer), server, _):
         first = await read_message(reader)

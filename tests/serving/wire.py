@@ -116,7 +116,7 @@ class Tool:
                 await self.script(reader, writer, seen)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.gone.set()
-        except RuntimeError:  # uvloop raises it where a script writes to a connection that `end` has dropped
+        except RuntimeError:  # uvloop raises it if a script writes to a connection that `end` dropped
             if not writer.transport.is_closing():
                 raise
             self.gone.set()
@@ -158,8 +158,8 @@ async def exchange(port: int, *parts: bytes) -> Seen:
 
 
 async def exchange_together(port: int, requests: Sequence[bytes]) -> list[Seen]:
-    """Sends requests at once, each on its own connection that is open before, and reads the answer to each: on a
-    busy machine, too, all of them arrive before the first is answered."""
+    """Sends requests at once, each on its own connection that is open before, and reads the answer to each. Even on a
+    busy machine, all of them arrive before the first is answered."""
     streams = [await asyncio.open_connection("127.0.0.1", port) for _ in requests]
     await run_others()  # the server has taken all connections
     try:
