@@ -50,7 +50,7 @@ class Talk:
 
 @contextlib.asynccontextmanager
 async def talk(server: McpServer | None = None, mcp: str = "", more: str = "", **keys: str) -> AsyncIterator[Talk]:
-    """`mcp` and `more` are further keys of the route: what stands under `mcp`, and beside it."""
+    """`mcp` holds further keys under `mcp` of the route, and `more` further keys of the route."""
     server = server or McpServer()
     route = f"  - {{path: /mcp, upstream: tools, protocol: mcp, mcp: {{{mcp}}}{more and ', '}{more}}}"
     async with tool(server) as upstream, proxied(route, upstream.url, **keys) as proxy:

@@ -1,9 +1,9 @@
 """Runs a scenario over MCP: the same steps as `tools/call`s to an MCP route, in front of a scripted MCP server.
 
-A scenario with the key `mcp` runs so too. Its server lists the tools with the schemas of the scenario's config; what
-else the config says of a tool or a route is under `mcp.tools` of the route, beside the keys of `mcp` itself. The
-last step of a request's path is the tool's name unless a route of the path names one; the body is the arguments. A
-scripted answer becomes a result; one with an error status says `isError`.
+A scenario with the key `mcp` runs so too. Its server lists the tools with the schemas of the scenario's config. Other
+keys of a tool or a route are under `mcp.tools` of the route, next to the keys of `mcp` itself. The last step of a
+request's path is the tool's name unless a route of the path names one; the body is the arguments. A scripted answer
+becomes a result; one with an error status says `isError`.
 
 An answer is read as the same expectations read one over HTTP: `content` is the text of the result, `error` the part for
 machines, the status that of our code. A result of the tool itself is its text with status 200, and `is-error: true`
@@ -33,7 +33,7 @@ from tests.scenarios.runner import hits
 from tests.scenarios.upstream import DEFAULT_ANSWER, Hit
 from tests.serving.wire import Seen, exchange_together, post, tool
 
-# Keys of a route or tool that say where it is, what it takes and how answers look; all others are its policy.
+# Keys of a route or tool that name its place, its arguments and the form of answers; all others are its policy.
 _NO_POLICY = frozenset({"path", "upstream", "tool", "schema", "container", "description", "wrap_success"})
 _OWN_KEYS = frozenset({"version", "listen", "admin", "upstreams", "tools", "routes"})
 _FEEDBACK = "toolcall-proxy/feedback"

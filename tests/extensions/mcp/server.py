@@ -54,8 +54,8 @@ def result(message: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class McpServer:
-    """A script for `tests.serving.wire.tool`. `tools` are listed, `page` at a time if that is set; `called` makes
-    the answer to a call (default: its params as text); `listed` holds the requests that asked for the list."""
+    """A script for `tests.serving.wire.tool`. `tools` are listed, `page` at a time if that is set. `called` makes the
+    answer to a call (default: its params as text). `listed` holds the requests for the list."""
 
     tools: Sequence[dict[str, Any]] = (ADD, NOW)
     page: int = 0

@@ -1,16 +1,17 @@
 """An MCP server over stdio for the tests: a script of a few tools, written without any SDK, run as a process.
 
-Its tools: `echo` gives back its arguments; `pid`, which is annotated as read-only, its process id; `env` its
-environment; `progress` reports three steps, `seconds` apart; `ask` asks the client (sampling) and gives back what it
-said; `hang` never answers and notes cancellations in its answer to `cancelled`; `die` ends the process with a word on
-stderr; `noise` writes to stdout what is not a message, and to stderr; `log` writes `lines` log messages; `half` answers
-with half an emoji; `seen` gives back the lines that it has read, as they came; `routed` is `echo` with a parameter that
-a header repeats; `deep` answers with nested lists, and `nameless` under the id in its arguments (with `right`, then
-also under the right one). Arguments of the process: `book` (it has a prompt, resources and a template of them),
-`modern` (it knows revision 2026-07-28 and no sessions), `one-era` (it knows both, and its first request decides),
-`linger` (it ignores SIGTERM and a closed stdin, and so does a process that it starts), `roots` (it asks the client for
-its roots before it lists its tools), `late=FILE` and `late-list=FILE` (it answers `initialize`, or lists its tools,
-once there is that file).
+Its tools. `echo` returns its arguments. `pid`, which is annotated as read-only, returns its process id, and `env` its
+environment. `progress` reports three steps, `seconds` apart. `ask` asks the client (sampling) and returns the client's
+answer. `hang` never answers and notes cancellations in its answer to `cancelled`. `die` ends the process with a word on
+stderr. `noise` writes text that is no message to stdout, and to stderr. `log` writes `lines` log messages. `half`
+answers with half an emoji. `seen` returns the lines that it has read, unchanged. `routed` is `echo` with a parameter
+that a header repeats. `deep` answers with nested lists, and `nameless` under the id in its arguments (with `right`,
+then also under the right one).
+
+Arguments of the process. `book`: it has a prompt, resources and a template of them. `modern`: it knows revision
+2026-07-28 and no sessions. `one-era`: it knows both, and its first request decides. `linger`: it ignores SIGTERM and a
+closed stdin, and so does a process that it starts. `roots`: it asks the client for its roots before it lists its tools.
+`late=FILE` and `late-list=FILE`: it answers `initialize`, or lists its tools, once that file exists.
 """
 
 from __future__ import annotations

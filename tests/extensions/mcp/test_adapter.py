@@ -1,4 +1,4 @@
-"""The MCP adapter alone: no message makes it fail, and what it changes is what was repaired."""
+"""The MCP adapter by itself: no message makes it fail, and its only changes are repairs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def decoded(raw: RawRequest) -> ToolCall:
 
 
 @given(messages | values, headers)
-def test_any_message_is_read_and_any_failure_can_be_told(message: Any, fields: tuple[tuple[str, str], ...]) -> None:
+def test_reads_any_message_and_can_answer_any_failure(message: Any, fields: tuple[tuple[str, str], ...]) -> None:
     raw = request(dumps(message), fields)
     found = ADAPTER.decode(raw, SHAPE, "fresh-1")
     if isinstance(found, Passthrough):
@@ -121,7 +121,7 @@ def test_a_repair_changes_arguments_and_name_and_nothing_else(
 
 
 @given(objects, st.booleans())
-def test_what_was_not_repaired_goes_on_as_the_very_bytes(rest: dict[str, Any], given_: bool) -> None:
+def test_forwards_an_unrepaired_call_as_the_very_bytes(rest: dict[str, Any], given_: bool) -> None:
     params = {**rest, "name": "t", **({"arguments": {"a": 1}} if given_ else {})}
     if not given_:
         params.pop("arguments", None)
@@ -158,7 +158,7 @@ def test_the_revision_is_a_property_of_each_message(
     assert (revision, modern) == (found.revision, found.modern)
 
 
-def test_arguments_in_a_string_that_has_to_be_mended_are_mended_where_that_is_allowed() -> None:
+def test_repairs_arguments_in_a_broken_string_if_that_is_allowed() -> None:
     raw = request(dumps({"id": 1, "method": "tools/call", "params": {"name": "t", "arguments": "```json\n{}\n```"}}))
     mended = decoded(raw).arguments
     left = ADAPTER.decode(raw, CallShape(), "fresh-1")

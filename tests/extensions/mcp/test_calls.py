@@ -14,7 +14,7 @@ from tests.serving.proxied import proxied
 from tests.serving.wire import Seen, Tool, exchange, post, tool
 
 
-async def test_a_clean_call_goes_on_as_the_very_bytes_that_came() -> None:
+async def test_forwards_a_clean_call_as_the_very_bytes_that_came() -> None:
     body = (
         b'{ "id":0 ,"jsonrpc" : "2.0","method":"tools\\/call", "params":{"arguments": {"b":2, "a":9007199254740993},'
         b'"name":"add", "task":{"ttl":1.10}, "_meta":{"x":"caf\xc3\xa9"}}}'
@@ -44,7 +44,7 @@ async def test_a_mistake_with_one_meaning_is_repaired(arguments: object, sent: o
     assert seen.header("tool-repairs")
 
 
-async def test_arguments_may_be_left_out_and_null_stands_for_none() -> None:
+async def test_arguments_may_be_left_out_and_null_means_none() -> None:
     async with talk() as client:
         without = call("now")
         await client.send(without)
@@ -350,7 +350,7 @@ async def test_what_http_has_to_say_passes_as_http(status: str) -> None:
 
 
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "500 Oops", "502 Bad Gateway", "503 Busy"])
-async def test_an_outage_is_told_to_the_model(status: str) -> None:
+async def test_reports_an_outage_to_the_model(status: str) -> None:
     async with talk(_says(http(status, b"<html>", "Content-Type: text/html"))) as client:
         seen = await client.send(call("add", {"a": 1, "b": 1}))
 
@@ -365,7 +365,7 @@ def _drops(upstream: Tool) -> Callable[[Seen], bytes]:
     return refuse
 
 
-async def test_a_server_that_is_gone_is_told_to_the_model() -> None:
+async def test_reports_a_server_that_is_gone_to_the_model() -> None:
     async with talk() as client:
         await client.ask(call("add", {"a": 1, "b": 1}))
         client.upstream.end()
@@ -435,7 +435,7 @@ async def test_a_result_is_wrapped_in_nothing_whatever_the_defaults_say() -> Non
         (("X-Conversation-Id: c", "X-Tool-Call-Id: one"), ["1/3", "1/3", "1/3"]),
     ],
 )
-async def test_an_id_makes_a_resend_within_its_session_alone(headers: tuple[str, ...], tries: list[str]) -> None:
+async def test_an_id_identifies_a_resend_only_within_its_session(headers: tuple[str, ...], tries: list[str]) -> None:
     async with talk() as client:
         answers = [await client.send(call("add", {"a": 1}, id=1), *headers) for _ in range(3)]
 

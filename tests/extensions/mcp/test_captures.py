@@ -19,7 +19,7 @@ from tests.serving.wire import Seen, tool
 pytestmark = pytest.mark.large
 
 ROUTE: Final = "  - {path: /mcp, upstream: tools, protocol: mcp}"
-# What belongs to one hop, or is written by the proxy itself.
+# Headers of one hop, and headers that the proxy itself writes.
 OWN: Final = {"host", "connection", "keep-alive", "content-length", "transfer-encoding", "via", "x-request-id"}
 
 

@@ -30,7 +30,7 @@ async def test_a_list_shows_what_is_served_as_the_server_wrote_it(streamed: bool
     assert {"jsonrpc": "2.0", "id": "client-7", "result": {"tools": [ADD]}} == json.loads(text)
 
 
-def test_nothing_but_the_list_of_a_message_is_written_anew() -> None:
+def test_rewrites_only_the_list_of_a_message() -> None:
     tools = b'[{"name": "add"}, {"name": "drop_all"}]'
     text = b'{ "result" : {"tools": %s , "_meta":{"n":1.50}},\n"jsonrpc":"2.0","id":"\\u00e9" }'
     reply = UpstreamReply(200, (("Content-Type", "application/json"),), text % tools)

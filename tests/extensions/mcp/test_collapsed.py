@@ -23,7 +23,7 @@ def told(answer: Any) -> Any:
     return json.loads(text(answer))
 
 
-async def test_a_search_and_a_description_stand_beside_a_container_with_many_tools() -> None:
+async def test_a_container_with_many_tools_brings_a_search_and_a_description() -> None:
     async with talk(McpServer(MANY), mcp="collapse: {name: everything}") as client:
         assert ["everything", "search_tools", "describe_tool"] == await names(client)
         found = told(await client.ask(call("search_tools", {"query": "adds numbers", "limit": "3"})))
@@ -35,7 +35,7 @@ async def test_a_search_and_a_description_stand_beside_a_container_with_many_too
         assert [{"a": 1, "b": 2}] == client.received
 
 
-async def test_a_container_with_few_tools_stands_alone_and_a_servers_own_search_stays_its_own() -> None:
+async def test_a_container_with_few_tools_brings_no_search_and_a_servers_own_search_stays() -> None:
     async with talk(McpServer(MANY[:5]), mcp="collapse: {name: everything}") as client:
         assert ["everything"] == await names(client)
         assert (True, "UNKNOWN_TOOL") == refusal(await client.ask(call("search_tools", {"query": "x"})))
@@ -45,7 +45,7 @@ async def test_a_container_with_few_tools_stands_alone_and_a_servers_own_search_
         assert '{"query": "x"}' == text(await client.ask(call("search_tools", {"query": "x"})))
 
 
-async def test_functions_that_a_session_was_shown_stand_in_its_list_and_it_hears_of_that() -> None:
+async def test_a_described_function_joins_the_sessions_list_with_a_notification() -> None:
     async with talk(McpServer(MANY), mcp="collapse: {name: everything}") as client:
         seen = await client.send(call("describe_tool", {"name": "add"}, id=7), SESSION)
         change, answer = map(json.loads, list_data(seen.body))

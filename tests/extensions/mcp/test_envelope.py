@@ -1,4 +1,4 @@
-"""What a server has to refuse since 2026-07-28, where the proxy is that server: a command, or several servers."""
+"""Requests that a server has to refuse since 2026-07-28, if the proxy is that server: a command, or several servers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ OPENING: Final[dict[str, list[object]]] = {
 VALUES: Final[tuple[object, ...]] = (
     "é\u2028 \U0001f600", 9007199254740993, 1e300, [], {}, None, True, -0.0, "x" * 70_000, {"a": {"b": [1, "2"]}},
 )  # fmt: skip
-# What a client of either era sends: messages, or lines as they are.
+# The input of a client of either era: messages, or lines as they are.
 SCRIPT: Final[tuple[object, ...]] = (
     asked("tools/list", 1),
     asked("ping", 2),
@@ -97,7 +97,7 @@ class Peer:
         raise AssertionError("its output has ended")
 
     async def ask(self, message: object) -> Any:
-        """Sends a message, and reads until its answer where it has one. A question on the way is answered."""
+        """Sends a message, and reads until its answer if it expects one. A question on the way is answered."""
         await self.send(message)
         value: Any = json.loads(message) if isinstance(message, str) else message
         if "id" not in value:

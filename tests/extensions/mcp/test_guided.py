@@ -86,7 +86,7 @@ async def test_descriptions_together_are_bounded_and_leave_out_last_tools() -> N
     assert (True, 0) == (added[0] > 0, added[-1])
 
 
-async def test_each_credential_reads_of_its_own_list_alone() -> None:
+async def test_each_credential_gets_instructions_of_its_list_only() -> None:
     def choose(seen: Seen) -> bytes | None:
         message = json.loads(seen.body)
         if message.get("method") != "tools/list":
@@ -106,7 +106,7 @@ async def test_each_credential_reads_of_its_own_list_alone() -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(("own", "before"), [({}, ""), ({"instructions": "Be kind."}, "Be kind.\n\n")])
-async def test_instructions_stand_behind_the_servers_own(own: dict[str, Any], before: str, streamed: bool) -> None:
+async def test_instructions_follow_the_servers_own(own: dict[str, Any], before: str, streamed: bool) -> None:
     async with talk(introduce(own, streamed=streamed), guidance="{mcp: instructions}") as client:
         seen = await client.send(START)
     *others, text = list_data(seen.body) if streamed else (seen.body,)
@@ -156,7 +156,7 @@ async def test_a_guided_call_is_judged_as_any_other() -> None:
     assert [{"a": 1, "b": 2}] == client.received
 
 
-async def test_a_container_that_stands_for_all_tools_describes_itself() -> None:
+async def test_a_container_of_all_tools_describes_itself() -> None:
     mcp = "collapse: {name: everything}"
     async with talk(McpServer([ADD]), mcp=mcp, guidance="{mcp: descriptions}") as guided:
         shown = await guided.ask(LIST)

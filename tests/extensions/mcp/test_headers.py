@@ -185,7 +185,7 @@ def test_values_are_encoded_as_the_specification_shows(value: str, header: str) 
     assert header == encode_value(value)
 
 
-def test_only_parameters_reached_by_properties_alone_are_mirrored() -> None:
+def test_mirrors_only_parameters_that_only_properties_lead_to() -> None:
     schema = {
         "properties": {
             "a": {"type": "string", "x-mcp-header": "A"},

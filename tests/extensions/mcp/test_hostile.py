@@ -1,4 +1,4 @@
-"""Who wants to get round the check on an MCP route, and what a hostile server lists: over sockets."""
+"""Attempts to get round the check on an MCP route, and lists of a hostile server: over sockets."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_the_newest_revision_that_any_header_names_counts() -> None:
     assert (400, []) == (seen.status, client.server.calls)
 
 
-async def test_what_belongs_to_the_call_alone_does_not_go_out_with_the_question_for_the_list() -> None:
+async def test_headers_of_a_call_are_not_sent_with_the_request_for_the_list() -> None:
     own = ("Idempotency-Key: k1", "X-Key: k2", "Content-Digest: sha-256=:abc:", "Range: bytes=0-1")
     async with talk(more="idempotency: {header: X-Key}") as client:
         await client.send(call("add", GOOD), *own, "X-Tenant: 7")

@@ -51,7 +51,7 @@ def old(session: str = "s1", events: bool = False) -> McpServer:
     return server
 
 
-async def test_a_modern_server_is_asked_without_a_session_page_by_page() -> None:
+async def test_lists_tools_of_a_modern_server_without_a_session_page_by_page() -> None:
     server = McpServer(tools=(ADD, NOW), page=1)
     found = await read(server)
     assert ["add", "now"] == [each.name for each in found.tools]
@@ -62,7 +62,7 @@ async def test_a_modern_server_is_asked_without_a_session_page_by_page() -> None
 
 
 @pytest.mark.parametrize("events", [False, True])
-async def test_an_old_server_is_asked_in_a_session_that_is_ended(events: bool) -> None:
+async def test_lists_tools_of_an_old_server_in_a_session_that_it_ends(events: bool) -> None:
     server = old(events=events)
     found = await read(server)
     assert ("an MCP server, revision 2025-06-18, 2 tools", ["add", "now"]) == (
@@ -75,7 +75,7 @@ async def test_an_old_server_is_asked_in_a_session_that_is_ended(events: bool) -
     assert ["s1"] == [seen.header("mcp-session-id") for seen in server.ended]  # type: ignore[attr-defined]
 
 
-async def test_a_stream_that_goes_on_after_the_answer_is_left() -> None:
+async def test_leaves_a_stream_that_stays_open_after_the_answer() -> None:
     """Servers should end it (specification 2025-11-25, "Sending Messages"), and some do not."""
 
     def endless(seen: Seen) -> bytes:
@@ -105,7 +105,7 @@ async def test_what_is_written_is_a_route_with_the_schemas_pinned(tmp_path: Path
     assert ADD["inputSchema"] == read_yaml((tmp_path / "schemas" / "add.yaml").read_bytes()).value
 
 
-async def test_drift_is_told_for_listed_tools(tmp_path: Path) -> None:
+async def test_reports_drift_of_listed_tools(tmp_path: Path) -> None:
     before = await read(McpServer())
     write_files(tmp_path, make_files(before), force=False)
     (recorded,) = read_record((tmp_path / "imported.json").read_bytes())

@@ -154,7 +154,7 @@ def test_a_command_is_started_behind_the_proxy_by_an_absolute_path_and_its_other
         ("gemini", {"timeout": 5000}, "Authorization", "$KEY"),
     ],
 )
-def test_a_url_is_asked_by_the_proxy_and_no_header_stands_among_its_arguments(
+def test_puts_no_header_of_a_url_among_the_arguments(
     client: str, typed: dict[str, str], header: str, value: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, client)
@@ -188,7 +188,7 @@ def test_what_else_was_changed_since_stays(client: str, tmp_path: Path) -> None:
     assert TEXTS[client] == path.with_name(path.name + ".before-toolcall-proxy").read_text(encoding="utf-8")
 
 
-def test_nothing_but_the_command_is_written_anew(tmp_path: Path) -> None:
+def test_rewrites_only_the_command(tmp_path: Path) -> None:
     path = written(tmp_path, "vscode")
     assert 0 == main(["install", "vscode", "files", "--file", str(path)])
     listed = '"args": ["-y", "@modelcontextprotocol/server-filesystem", "/data"]'
@@ -254,7 +254,7 @@ def test_a_server_that_is_named_is_taken_although_it_may_ask_for_oauth(tmp_path:
         (["windsurf", "--project"], "Windsurf has no config of a project"),
     ],
 )
-def test_what_cannot_be_edited_is_told(
+def test_reports_a_file_that_it_cannot_edit(
     words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, "cursor")

@@ -59,7 +59,7 @@ async def joined(more: str = "") -> AsyncIterator[Proxied]:
         yield proxy
 
 
-async def test_calls_are_judged_by_the_schema_of_their_own_server() -> None:
+async def test_validates_a_call_by_the_schema_of_its_server() -> None:
     async with joined() as proxy:
         client = Client(proxy)
         await client.begin()
@@ -69,7 +69,7 @@ async def test_calls_are_judged_by_the_schema_of_their_own_server() -> None:
         assert (True, "UNKNOWN_TOOL") == refusal(await client.ask(call("echo", {"a": 5})))
 
 
-async def test_a_name_of_a_server_out_of_reach_is_told_so_and_no_other_server_is_advised() -> None:
+async def test_a_call_to_an_unreachable_server_fails_and_suggests_no_other_server() -> None:
     async with joined() as proxy:
         client = Client(proxy)
         await client.begin()
@@ -113,7 +113,7 @@ async def test_the_operator_sees_which_server_is_out_of_reach() -> None:
         assert ["Tool server out of reach"] == [line["message"] for line in logged]
 
 
-async def test_a_name_of_a_server_out_of_reach_says_so_and_only_the_tools_of_its_own_server_are_suggested() -> None:
+async def test_a_call_to_an_unreachable_server_says_that_the_tool_did_not_run() -> None:
     async with joined() as proxy:
         client = Client(proxy)
         await client.begin()

@@ -105,7 +105,7 @@ def text_of(answer: Any) -> str:
 
 
 async def make(*names: str, always: bool = True, late: str = "", wait: float = 30.0) -> Joined:
-    """Servers with these names; `new` speaks the new revisions alone, `gone` does not start, `slow` is late as the
+    """Servers with these names. `new` speaks only the new revisions, `gone` does not start, `slow` is late as the
     argument `late` says, and `book` has prompts and resources."""
     commands = {
         "new": settings("modern"),
@@ -185,7 +185,7 @@ async def test_a_server_that_is_down_is_left_out_and_reported_once(joined: Joine
 
 
 @of("a", "b")
-async def test_a_server_that_died_is_begun_anew_with_the_next_call(joined: Joined) -> None:
+async def test_restarts_a_server_that_died_with_the_next_call(joined: Joined) -> None:
     session = await joined.begin()
     first = int(text_of(await joined.ask(call("a_pid"), session)))
     other = text_of(await joined.ask(call("b_pid"), session))
@@ -334,7 +334,7 @@ async def test_a_slow_server_holds_neither_the_session_nor_a_list_and_hears_the_
     await joined.close()
 
 
-async def test_a_list_that_comes_late_is_told_and_is_there_the_next_time(tmp_path: Path) -> None:
+async def test_announces_a_list_that_comes_late_and_has_it_the_next_time(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     joined = await make("old", "slow", late=f"late-list={ready}", wait=0.3)
     session = await joined.begin()

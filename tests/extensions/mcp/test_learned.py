@@ -72,7 +72,7 @@ def test_explains_a_remote_reference_of_a_listed_schema() -> None:
     assert "`documents`" not in str(caught.value)
 
 
-def test_a_limit_in_draft_4s_spelling_means_what_it_meant_where_no_draft_is_named() -> None:
+def test_a_limit_in_draft_4s_spelling_keeps_its_meaning_without_a_named_draft() -> None:
     limit = {"minimum": 0, "exclusiveMinimum": True, "maximum": 9, "exclusiveMaximum": False, "default": {"minimum": 1}}
     found = tools(ListedTool("a", schema={"properties": {"n": limit}}))["a"]
     named = {"n": {"x": 1}, "exclusiveMinimum": True}
@@ -256,9 +256,7 @@ def listed(schema: dict[str, Any]) -> LearnedTools:
         (["a" * MAX_LENGTH], f"{MAX_STRANGE_CHARACTERS:,} characters"),
     ],
 )
-def test_patterns_of_a_listed_tool_are_bounded_together_and_cost_that_tool_alone(
-    patterns: list[str], said: str
-) -> None:
+def test_patterns_of_a_listed_tool_are_bounded_together_and_cost_only_that_tool(patterns: list[str], said: str) -> None:
     tools = listed({"properties": {f"p{number}": {"pattern": pattern} for number, pattern in enumerate(patterns)}})
     assert (None, True) == (tools.get("bomb"), "add" in tools and tools.get("add") is not None)
     assert said in tools.bad["bomb"]

@@ -1,4 +1,4 @@
-"""How schemas are learned: when a list is asked for, whose list counts, and what becomes of calls without one."""
+"""Learning of schemas: when the proxy requests a list, whose list counts, and how calls without one end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def learner_of(client: Talk) -> Learner:
     return exchange._learner
 
 
-async def test_a_list_is_asked_for_once_and_never_again_per_call() -> None:
+async def test_requests_the_list_once_and_not_per_call() -> None:
     async with talk() as client:
         for _ in range(5):
             await client.ask(GOOD)
@@ -69,7 +69,7 @@ async def test_the_question_is_the_clients_own_with_a_name_that_no_client_has() 
     )
 
 
-async def test_the_question_is_asked_in_the_clients_revision() -> None:
+async def test_requests_the_list_in_the_clients_revision() -> None:
     async with talk() as client:
         await client.ask_modern(GOOD)
     (asked,) = client.server.listed
@@ -180,7 +180,7 @@ async def test_a_clean_call_goes_by_an_old_list_without_a_question() -> None:
     assert 1 == len(client.server.listed)
 
 
-async def test_a_list_is_asked_for_again_once_the_server_no_longer_knows_the_session() -> None:
+async def test_requests_the_list_again_when_the_server_forgot_the_session() -> None:
     server = McpServer([zip_tool("integer")])
     async with talk(server) as client:
         await client.ask(call("send", {"zip": 1}), "Mcp-Session-Id: s-1")
@@ -216,7 +216,7 @@ async def test_a_page_that_says_otherwise_than_the_list_outdates_it() -> None:
 
 
 @pytest.mark.parametrize("escaped", ["notifications/tools/list_changed", "notifications\\/tools\\/list_changed"])
-async def test_a_server_that_says_that_its_list_has_changed_is_asked_again(escaped: str) -> None:
+async def test_requests_the_list_again_when_the_server_says_that_it_changed(escaped: str) -> None:
     event = b'{"jsonrpc":"2.0","method":"' + escaped.encode() + b'"}'
 
     def called(message: dict[str, Any], _seen: Seen) -> bytes:
@@ -233,7 +233,7 @@ async def test_a_server_that_says_that_its_list_has_changed_is_asked_again(escap
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
-async def test_a_schema_that_cannot_be_used_costs_its_own_tool_alone() -> None:
+async def test_an_unusable_schema_costs_only_its_tool() -> None:
     broken = {
         "name": "broken",
         "inputSchema": {"type": "object", "properties": {"a": {"type": "intger"}}, "$ref": "#/no"},
@@ -254,7 +254,7 @@ async def test_a_schema_that_cannot_be_used_costs_its_own_tool_alone() -> None:
     ]
 
 
-async def test_a_listed_schema_that_guards_less_than_it_says_is_served_and_told_once() -> None:
+async def test_serves_a_listed_schema_that_guards_too_little_and_logs_it_once() -> None:
     loose = {"name": "loose", "inputSchema": {"type": "object", "propertes": {"a": {"type": "number"}}}}
     async with talk(McpServer([ADD, loose])) as client:
         answers = [await client.ask(call("loose", {"a": "x"})) for _ in range(2)]
@@ -416,7 +416,7 @@ def _with_session(seen: Seen) -> Seen:
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden"])
-async def test_a_client_without_credentials_is_asked_for_them(status: str) -> None:
+async def test_a_client_without_credentials_gets_the_servers_challenge(status: str) -> None:
     said = http(
         status, b"{}", 'WWW-Authenticate: Bearer resource_metadata="https://x"', "Content-Type: application/json"
     )
@@ -428,7 +428,7 @@ async def test_a_client_without_credentials_is_asked_for_them(status: str) -> No
     assert (int(status[:3]), 'Bearer resource_metadata="https://x"') == (seen.status, seen.header("www-authenticate"))
 
 
-async def test_an_answer_that_names_our_question_is_told_under_the_clients_id() -> None:
+async def test_an_error_under_the_proxys_id_is_answered_under_the_clients_id() -> None:
     def refuse(seen: Seen) -> bytes | None:
         body = {"jsonrpc": "2.0", "id": json.loads(seen.body)["id"], "error": {"code": -32001, "message": "gone"}}
         return http("404 Not Found", json.dumps(body).encode(), "Content-Type: application/json")
@@ -489,9 +489,7 @@ async def test_a_tool_may_be_a_container_and_another_unjudged() -> None:
 
 
 @pytest.mark.parametrize(("trusted", "sends"), [("off", 1), ("on", 3)])
-async def test_a_servers_word_that_a_tool_is_idempotent_counts_only_where_it_is_trusted(
-    trusted: str, sends: int
-) -> None:
+async def test_an_annotation_of_idempotence_counts_only_if_it_is_trusted(trusted: str, sends: int) -> None:
     reader = {**ADD, "annotations": {"readOnlyHint": True}}
     server = McpServer([reader], called=lambda _message, _seen: http("503 Busy", b""))
     async with talk(server, mcp=f"trust_annotations: {trusted}", more="resend: {backoff: 1ms}") as client:
@@ -546,7 +544,7 @@ async def test_the_description_of_a_collapsed_list_says_how_its_tools_are_called
     assert ARGUMENTS == json.loads(text(answer))
 
 
-async def test_a_listed_function_that_cannot_be_served_is_asked_for_in_two_calls() -> None:
+async def test_asks_for_two_calls_when_a_listed_function_cannot_be_served() -> None:
     listed = [{"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"type": "strin"}}}}]
     async with talk(McpServer(listed), mcp=COLLAPSE) as client:
         refused = await client.ask(call("everything", {"function": "broken", "arguments": {"a": "x"}}))
@@ -631,7 +629,7 @@ async def test_a_thousand_tools_and_a_hundred_sessions_cost_a_list_for_each_cred
     assert (5, 1) == (len(learner._known), len(listings))
 
 
-async def test_learned_tools_have_metrics_of_their_own() -> None:
+async def test_learned_tools_have_their_own_metrics() -> None:
     async with talk() as client:
         await client.ask(GOOD)
         await client.ask(call("made_up_by_a_model", {}))
@@ -641,7 +639,7 @@ async def test_learned_tools_have_metrics_of_their_own() -> None:
     assert "made_up_by_a_model" not in page
 
 
-async def test_two_servers_on_one_upstream_have_lists_of_their_own() -> None:
+async def test_two_servers_on_one_upstream_have_separate_lists() -> None:
     server = McpServer()
     server.refuse = lambda seen: (
         as_json(result(json.loads(seen.body), {"tools": [NOW]}))
@@ -670,7 +668,7 @@ async def test_the_operator_may_ask_what_would_become_of_a_call() -> None:
     assert 1 == len(client.received)
 
 
-async def test_what_the_config_alone_says_of_tools_is_known_before_anything_was_learned() -> None:
+async def test_tools_of_the_config_are_known_before_anything_was_learned() -> None:
     async with talk(mcp="tools: {add: {schema: {type: object, properties: {a: {type: integer}}}}}") as client:
         question = {"route": "/mcp", "tool": "add", "body": {"a": "1"}}
         verdict = json.loads((await client.ask_operator("/-/validate", question)).body)
@@ -692,7 +690,9 @@ async def test_what_the_config_alone_says_of_tools_is_known_before_anything_was_
     ],
 )
 @pytest.mark.parametrize("events", [False, True])
-async def test_a_server_that_does_not_know_a_listed_tool_is_asked_again(told: dict[str, Any], events: bool) -> None:
+async def test_requests_the_list_again_when_the_server_does_not_know_a_listed_tool(
+    told: dict[str, Any], events: bool
+) -> None:
     def called(message: dict[str, Any], _seen: Seen) -> bytes:
         return (as_events if events else as_json)({"jsonrpc": "2.0", "id": message["id"], **told})
 

@@ -47,7 +47,7 @@ def route(tmp_path: Path, keys: str, below: str = "") -> Route:
     return made
 
 
-def test_an_mcp_route_has_defaults_of_its_own(tmp_path: Path) -> None:
+def test_an_mcp_route_has_its_own_defaults(tmp_path: Path) -> None:
     made = route(tmp_path, "")
     learn = read_rules(made.learn)
 
@@ -191,7 +191,7 @@ def test_an_upstream_that_is_a_command_says_what_it_cannot_have(upstream: str, m
         ("workers: 2\n", "protocol: mcp, mode: report", "2 workers do not share the sessions of upstream 'tools'"),
     ],
 )
-def test_a_command_is_reached_by_mcp_in_one_process_alone(more: str, route: str, message: str, tmp_path: Path) -> None:
+def test_a_command_needs_an_mcp_route_and_a_single_process(more: str, route: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(
         f"version: 1\n{more}upstreams: {{tools: {{command: [x]}}}}\nroutes: [{{path: /a, upstream: tools, {route}}}]\n"
@@ -215,7 +215,7 @@ COMMAND = "{command: [npx, -y, x]"
         (f"{{a: {COMMAND}}}, b: {{url: 'http://127.0.0.1:9'}}}}", "servers: {a: a, b: b}", 300.0),
     ],
 )
-def test_calls_of_a_session_with_a_process_of_its_own_have_no_limit_of_time(
+def test_calls_of_a_session_with_its_own_process_have_no_time_limit(
     tmp_path: Path, upstreams: str, keys: str, expected: float
 ) -> None:
     path = tmp_path / "c.yaml"

@@ -114,7 +114,7 @@ async def test_finds_metadata_at_the_path_that_only_the_challenge_names() -> Non
         assert [f"{WELL_KNOWN}/v1/mcp", "/meta?of=mcp"] == server.asked[-2:]
 
 
-async def test_the_well_known_path_stands_before_the_path_of_the_servers_url() -> None:
+async def test_the_well_known_path_precedes_the_path_of_the_servers_url() -> None:
     server = Guarded()
     async with tool(server) as upstream:
         for url, own in (("/base", "/base/v1/mcp"), ("/base/", "/base/v1/mcp"), ("", "/v1/mcp")):

@@ -1,4 +1,4 @@
-"""What is laid over a listed schema is looked at as every other schema is."""
+"""The overlay of a listed schema is linted like every other schema."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ async def test_a_header_with_the_servers_name_contradicts_the_body() -> None:
     assert (400, -32020) == (seen.status, json.loads(seen.body)["error"]["code"])
 
 
-async def test_a_misspelt_new_name_is_repaired_where_that_is_wanted() -> None:
+async def test_repairs_a_misspelt_new_name_if_the_rule_is_on() -> None:
     async with talk(mcp="tools: {add: {as: sum_up}}", more="repair: {rules: {tool_name_fold: on}}") as client:
         await client.ask(call("functions.sum_up:0", {"a": 1, "b": 2}))
         await client.ask(call("SumUp", {"a": 1, "b": 2}))
@@ -114,7 +114,7 @@ async def test_a_misspelt_new_name_is_repaired_where_that_is_wanted() -> None:
     assert [("add", {"a": 1, "b": 2})] * 2 == received
 
 
-async def test_a_new_name_belongs_to_its_tool_alone() -> None:
+async def test_a_new_name_belongs_only_to_its_tool() -> None:
     taken = {"name": "total", "inputSchema": {"type": "object"}}
     async with talk(McpServer([taken, ADD]), mcp=SUM) as client:
         listed = (await client.ask(LIST))["result"]["tools"]

@@ -91,7 +91,7 @@ async def test_a_server_is_guarded_without_a_config() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost", "ftp://127.0.0.1:9000/mcp?key=k"])
-def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str) -> None:
+def test_reports_an_unusable_url(tmp_path: Path, url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "proxy", "serve", "--mcp", url], capture_output=True, text=True, check=False,
         cwd=tmp_path,

@@ -52,7 +52,7 @@ class Changing:
         assert "success" == asked["result"], asked
 
     async def client(self) -> Client:
-        """A client with a session of its own."""
+        """A client with its own session."""
         client = Client(self.proxy)
         await client.begin()
         return client
@@ -171,7 +171,7 @@ async def test_a_call_under_way_at_a_server_that_leaves_is_answered(tmp_path: Pa
     assert '{"said": "yes"}' == text(answer)
 
 
-async def test_a_server_at_another_upstream_gets_a_session_of_its_own(tmp_path: Path) -> None:
+async def test_a_server_at_another_upstream_gets_a_new_session(tmp_path: Path) -> None:
     async with serving(tmp_path, "a: a, b: b") as changing:
         client = await changing.client()
         kept, moved = await pid(client, "a"), await pid(client, "b")

@@ -1,4 +1,4 @@
-"""What an MCP route needs is loaded before its first request."""
+"""The modules of an MCP route are loaded before its first request."""
 
 from __future__ import annotations
 

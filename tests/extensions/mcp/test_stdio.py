@@ -109,7 +109,7 @@ async def test_a_server_that_prints_and_logs_leaves_stdout_to_the_protocol() -> 
 
 @pytest.mark.large
 @pytest.mark.parametrize("source", ["calls.jsonl", "/dev/null"])
-async def test_messages_may_stand_in_a_file_and_may_be_none(tmp_path: Path, source: str) -> None:
+async def test_reads_messages_from_a_file_even_if_it_has_none(tmp_path: Path, source: str) -> None:
     messages = [asked("initialize", 0, protocolVersion="2025-06-18"), INITIALIZED, asked("tools/list", 1)]
     (tmp_path / "calls.jsonl").write_text("".join(f"{json.dumps(message)}\n" for message in messages))
     with (tmp_path / source).open("rb") as file:
@@ -163,7 +163,7 @@ async def test_no_request_stays_without_an_answer_when_the_server_dies() -> None
 
 
 @pytest.mark.large
-async def test_a_server_that_died_is_started_anew_with_the_next_call() -> None:
+async def test_restarts_a_server_that_died_with_the_next_call() -> None:
     async with started("stdio", "--", *SERVER) as client:
         await client.begin()
         first = await text_of(client, "pid")
@@ -333,7 +333,7 @@ async def test_a_command_gets_the_environment_and_the_folder_that_the_client_has
 
 
 @pytest.mark.large
-async def test_a_limit_of_time_is_the_clients_to_set_and_is_for_tools_alone() -> None:
+async def test_a_time_limit_of_the_client_applies_only_to_tools() -> None:
     """The server needs more than 10 ms to start."""
     async with started("stdio", "--timeout", "10ms", "--", *SERVER) as client:
         await client.begin()

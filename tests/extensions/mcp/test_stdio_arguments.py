@@ -40,7 +40,7 @@ async def test_headers_come_out_of_the_environment() -> None:
         (["no-such-program"], "which server?"),
     ],
 )
-def test_what_the_arguments_lack_is_told(
+def test_reports_missing_or_wrong_arguments(
     words: list[str], told: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TWO_LINES", "a\nb")

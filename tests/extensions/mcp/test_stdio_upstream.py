@@ -99,7 +99,7 @@ async def gone(pid: int) -> None:
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
-async def test_each_session_has_a_process_of_its_own(upstream: StdioUpstream) -> None:
+async def test_each_session_has_its_own_process(upstream: StdioUpstream) -> None:
     one, other = await begin(upstream), await begin(upstream)
     assert await result(await post(upstream, call("pid"), one)) != await result(
         await post(upstream, call("pid"), other)
@@ -216,7 +216,7 @@ async def test_progress_arrives_before_the_answer_under_the_clients_own_token(up
     assert 5 == answer["id"]
 
 
-async def test_a_client_that_reads_no_events_gets_the_answer_alone(upstream: StdioUpstream) -> None:
+async def test_a_client_that_reads_no_events_gets_only_the_answer(upstream: StdioUpstream) -> None:
     headers = await begin(upstream)
     body = json.dumps(call("progress", 5, _meta={"progressToken": 1})).encode()
     request = UpstreamRequest("tools", "POST", "/mcp", (("accept", "application/json"), *headers), body, 30)
@@ -233,7 +233,7 @@ async def test_what_is_no_message_is_passed_over_and_stderr_goes_to_the_log() ->
     assert [(pid, "something for the log")] == heard
 
 
-async def test_an_answer_that_is_no_strict_json_is_found_by_its_id_and_goes_on_as_it_is(
+async def test_finds_an_answer_that_is_no_strict_json_by_its_id_and_keeps_its_bytes(
     upstream: StdioUpstream,
 ) -> None:
     headers = await begin(upstream)
@@ -420,7 +420,7 @@ async def test_ignores_a_second_answer_to_a_request() -> None:
 
 
 # --- cancelling and time ----------------------------------------------------------------------------------------------
-async def test_an_answer_that_does_not_come_in_time_is_given_up_and_the_server_told(upstream: StdioUpstream) -> None:
+async def test_gives_up_a_late_answer_and_cancels_it_at_the_server(upstream: StdioUpstream) -> None:
     headers = await begin(upstream)
     fault = await post(upstream, call("hang"), headers, seconds=0.2)
     assert isinstance(fault, UpstreamFault)
@@ -618,7 +618,7 @@ async def test_a_process_that_keeps_dying_is_not_started_for_ever(upstream: Stdi
     assert 3590 <= fault.retry_after <= 3601
 
 
-async def test_a_header_alone_brings_nothing_to_the_process_that_clients_share(upstream: StdioUpstream) -> None:
+async def test_a_header_without_its_field_in_the_message_starts_no_shared_process(upstream: StdioUpstream) -> None:
     header: Headers = (("mcp-protocol-version", "2026-07-28"),)
     refused = await post(upstream, asked("tools/list"), header)
     assert isinstance(refused, UpstreamReply)

@@ -1,4 +1,5 @@
-"""What works at the server works here: defaults of required keys, keys for the server to judge, roots that are none."""
+"""Calls that work at the server work here: defaults of required keys, keys that the server has to validate, roots that
+are no objects."""
 
 from __future__ import annotations
 
@@ -40,9 +41,7 @@ async def test_a_missing_required_key_takes_its_default(level: str) -> None:
         ({"name": "shot"}, "{level: lenient, rules: {fill_required: off}}"),
     ],
 )
-async def test_nothing_is_assumed_of_destructive_tools_and_where_the_rule_is_off(
-    tool: dict[str, Any], repair: str
-) -> None:
+async def test_fills_no_default_for_destructive_tools_or_if_the_rule_is_off(tool: dict[str, Any], repair: str) -> None:
     server = McpServer([{**tool, "inputSchema": SHOT}])
     async with talk(server, more=f"repair: {repair}") as client:
         answer = await client.ask(call(tool["name"], {}))
@@ -96,7 +95,7 @@ async def test_a_schema_whose_root_is_no_object_is_of_no_use(kind: object) -> No
     assert "its root is not an object" in text(answer)
 
 
-async def test_the_limits_of_javascripts_integers_are_told_only_to_who_broke_them() -> None:
+async def test_names_the_limits_of_javascripts_integers_only_if_they_are_broken() -> None:
     count = {"type": "integer", "minimum": -9007199254740991, "maximum": 9007199254740991}
     schema = {"type": "object", "properties": {"n": count}, "required": ["n"]}
     async with talk(McpServer([{"name": "count", "inputSchema": schema}])) as client:

@@ -51,7 +51,7 @@ def test_a_tool_is_described_with_its_parameters_and_a_near_name_is_suggested() 
     assert "There is no tool of this name. Did you mean 'send_mail'?" == other["message"]
 
 
-def test_a_large_catalogue_has_pages_and_each_function_stands_on_one() -> None:
+def test_a_large_catalogue_has_pages_and_each_function_is_on_one() -> None:
     functions = tuple(ContainerFunction(f"tool_{number}", "x" * 900) for number in range(100))
     container = Container("all", "mcp", functions, expand="proxy")
     seen: list[str] = []

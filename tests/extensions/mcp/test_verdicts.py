@@ -1,4 +1,4 @@
-"""A result with `isError` goes on unchanged, and counts as an error."""
+"""A result with `isError` is forwarded unchanged, and counts as an error."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_a_call_that_the_tool_refused_twice_is_not_sent_a_third_time(event
     assert "This call was not sent to the tool." in text(third)
 
 
-async def test_errors_of_another_kind_are_bounded_by_the_budget_alone() -> None:
+async def test_errors_of_another_kind_are_bounded_only_by_the_budget() -> None:
     budget = "attempts: {tool_errors: {max: 4, window: 5m}}"
     async with talk(failing(False), more=budget) as client:
         for _ in range(4):

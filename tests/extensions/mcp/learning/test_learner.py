@@ -94,7 +94,7 @@ def test_of_several_pages_the_shortest_promise_counts(time: Time, learner: Learn
     assert (["a", "b"], time.at) == (list(known.listing.tools), known.fresh_until)
 
 
-def test_an_outdated_list_is_asked_for_again_but_still_better_than_none(learner: Learner) -> None:
+def test_an_outdated_list_is_requested_again_but_still_better_than_none(learner: Learner) -> None:
     learner.keep(key(), [page(ttl=1e9)], 1)
     learner.mark_outdated(key(), surely=False)
     seems = learner.find_known(key(), 300)

@@ -1,4 +1,4 @@
-"""Lists of tools as text: questions that are asked, and answers in both of their shapes."""
+"""Lists of tools as text: requests for them, and answers in both of their shapes."""
 
 from __future__ import annotations
 
