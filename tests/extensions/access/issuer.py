@@ -25,7 +25,7 @@ NOW = 1_800_000_000.0
 
 @dataclass
 class SetClock:
-    """Implements `Clock`: it stands until a test moves it."""
+    """Implements `Clock`: its time moves only when a test moves it."""
 
     at: float = 1000.0
 
@@ -63,7 +63,7 @@ def describe_key(kind: str, name: str = "first", **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Issuer:
-    """Serves `keys`; `asked` has the paths that were asked for. With a `status` it answers with that alone."""
+    """Serves `keys`; `asked` has the paths that were asked for. With a `status` it answers with only that."""
 
     keys: list[dict[str, Any]]
     status: str = "200 OK"

@@ -55,7 +55,7 @@ def write(folder: Path, top: str, route: str) -> Path:
         ("access: {url: 'https://a.example/path'}", "jwt: {}", "a URL without a path"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_what_to_write(tmp_path: Path, top: str, route: str, told: str) -> None:
+def test_reports_a_mistake_with_its_line_and_the_fix(tmp_path: Path, top: str, route: str, told: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(write(tmp_path, top, route), {})
     lines = list(map(str, raised.value.mistakes))
@@ -72,7 +72,7 @@ def test_an_issuer_that_is_no_url_is_one_mistake(tmp_path: Path) -> None:
     ]
 
 
-def test_rules_about_tools_mean_nothing_where_no_call_is_read(tmp_path: Path) -> None:
+def test_rejects_rules_about_tools_on_a_passthrough_route(tmp_path: Path) -> None:
     path = write(tmp_path, MAIN, "allow: [{tools: [a]}]")
     path.write_text(path.read_text().replace("tool: a, schema: {type: object}", "passthrough: true"))
     with pytest.raises(ConfigError) as raised:

@@ -1,5 +1,5 @@
-"""Rules by what an MCP server says of its tools: who sees them, who may call them, and what counts where it says
-nothing, something else than before, or what nobody has approved to be believed."""
+"""Rules by the annotations that an MCP server lists for its tools: who sees the tools, who may call them, and the
+annotations that count. These may be missing, changed, or not approved by anybody."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_the_newest_list_decides_over_a_call() -> None:
         assert [] == await names(client)
         assert (True, "CALL_NOT_ALLOWED") == refusal(await client.ask(call("read", {}), BEARER))
         server.tools = [READ]
-        clock.monotonic += 2  # what is hidden is asked about again, at most once a second
+        clock.monotonic += 2  # the proxy requests the list for a hidden tool at most once a second
         assert "{}" == text(await client.ask(call("read", {}), BEARER))
 
     assert [{}, {}] == client.received
@@ -178,7 +178,7 @@ async def test_containers_their_search_and_guidance_show_the_same() -> None:
 
 
 # --- other kinds of servers -------------------------------------------------------------------------------------------
-async def test_joined_processes_are_asked_each_for_its_own_tools() -> None:
+async def test_each_of_several_joined_processes_lists_its_own_tools() -> None:
     upstreams = ", ".join(f"{name}: {{command: {json.dumps(PROCESS)}}}" for name in "ab")
     route = f"  - {{path: /mcp, protocol: mcp, servers: {{a: a, b: b}}, mcp: {{{TRUST}}}, {MORE}}}\n"
     async with proxied(route, upstreams=f"{{{upstreams}}}") as proxy:
@@ -281,9 +281,7 @@ HOLDS = "allow: [{annotations: {readOnlyHint: true}}]"
         ("path: /a, protocol: mcp, allow: [{annotations: {}}]", "annotations"),
     ],
 )
-def test_a_rule_that_can_never_hold_is_told_with_its_line_and_what_to_write(
-    tmp_path: Path, route: str, told: str
-) -> None:
+def test_reports_a_rule_that_can_never_hold_with_its_line_and_the_fix(tmp_path: Path, route: str, told: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(write(tmp_path, route), {})
     (line,) = map(str, raised.value.mistakes)

@@ -140,7 +140,7 @@ async def test_a_full_disk_costs_lines_and_no_call_and_they_are_written_again_wh
     assert ["Audit lines are lost", f"Audit lines are written again {int(counted)}"] == said(there)
 
 
-async def test_a_folder_that_is_away_for_a_while_costs_lines_and_is_told_once_each_time(tmp_path: Path) -> None:
+async def test_a_missing_folder_costs_lines_and_is_reported_once_each_time(tmp_path: Path) -> None:
     folder, away = tmp_path / "audits", tmp_path / "away"
     folder.mkdir()
     file = folder / "audit"
@@ -152,7 +152,7 @@ async def test_a_folder_that_is_away_for_a_while_costs_lines_and_is_told_once_ea
             await until(partial(has_told, there, told))
             away.rename(folder)
             await there.call("no-token")
-            # What is lost may be told before this line is written: the folder has been back for a moment.
+            # The report of lost lines may come before this line: the folder has been back for a moment.
             await until(partial(has_denied, file, times))
             await until(partial(has_told, there, told + 1))
     lines = outcomes(file)
@@ -234,7 +234,7 @@ def test_a_line_that_was_cut_by_another_process_is_ended_first(tmp_path: Path) -
         ("config.yaml/audit", "the folder {folder}/config.yaml does not exist"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_told_at_load_with_its_line(tmp_path: Path, name: str, told: str) -> None:
+def test_reports_an_unwritable_file_at_load_with_its_line(tmp_path: Path, name: str, told: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     os.mkfifo(tmp_path / "pipe")
@@ -245,7 +245,7 @@ def test_a_file_that_cannot_be_written_is_told_at_load_with_its_line(tmp_path: P
     assert told.format(folder=tmp_path) in mistake
 
 
-def test_a_folder_elsewhere_may_be_missing_where_the_config_alone_is_checked(tmp_path: Path) -> None:
+def test_a_folder_on_another_machine_may_be_missing_with_config_only(tmp_path: Path) -> None:
     path = write(tmp_path, "access: {audit: /var/log/no-such-folder/audit.jsonl}", "")
     assert "/var/log/no-such-folder/audit.jsonl" == load(path, {}, config_only=True).config.sections["access"].audit
 
@@ -281,7 +281,7 @@ except OSError:
 """
 
 
-def test_a_disk_without_room_is_told(tmp_path: Path) -> None:
+def test_reports_a_full_disk(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
     mount = "mount -t tmpfs -o size=64k none"
     if unshare is None or subprocess.run([unshare, "-rm", "sh", "-c", f"{mount} {tmp_path}"], check=False).returncode:

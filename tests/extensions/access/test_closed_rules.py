@@ -169,7 +169,7 @@ def test_closes_items_of_older_drafts() -> None:
 
 
 # --- deny -------------------------------------------------------------------------------------------------------------
-# Schemas of a text that deny BAD and leave GOOD alone.
+# Schemas of a text that deny BAD and accept GOOD.
 DENIED: Final[list[Any]] = [
     {"pattern": "^/etc/"},
     {"const": BAD},

@@ -171,7 +171,7 @@ def test_reports_a_mistake_with_its_line_and_a_remedy(tmp_path: Path, rules: str
     assert any(message in line for line in lines), lines
 
 
-def test_equals_means_nothing_where_no_call_is_read(tmp_path: Path) -> None:
+def test_rejects_equals_on_a_passthrough_route(tmp_path: Path) -> None:
     path = write(tmp_path, MAIN, "jwt: {}, allow: [{equals: {a: sub}}]")
     path.write_text(path.read_text().replace("tool: a, schema: {type: object}", "passthrough: true"))
     with pytest.raises(ConfigError, match="`equals` means nothing on route '/a': no call is read there"):

@@ -1,4 +1,5 @@
-"""What users of other gateways expect, spelt as the page on access spells it: each row that no other test loads."""
+"""Expectations of users of other gateways, spelt as the page on access spells them: each row that no other test
+loads."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ async def test_keys_come_from_the_address_that_the_config_names() -> None:
     assert ([200, 200, 401], ["/keys"]) == ([each.status for each in seen], issuer.asked)
 
 
-async def test_an_issuer_may_have_a_leeway_of_its_own() -> None:
+async def test_an_issuer_may_have_its_own_leeway() -> None:
     async with guarded(issuer=", leeway: 5s") as there:
         seen = [await there.call(there.issuer.sign(exp=NOW - late)) for late in (4, 6)]
 
     assert [200, 401] == [each.status for each in seen]
 
 
-async def test_members_of_a_group_alone_are_served() -> None:
+async def test_serves_only_members_of_a_group() -> None:
     async with guarded(f"{ROUTE}    allow: [{{when: {{claims: {{groups: operators}}}}}}]\n") as there:
         groups = (["staff", "operators"], "operators", ["operators-of-others"], None)
         seen = [await there.call(there.issuer.sign(groups=each)) for each in groups]

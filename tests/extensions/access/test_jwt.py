@@ -65,7 +65,7 @@ async def test_a_token_of_keycloaks_form_counts() -> None:
         assert 200 == (await there.call(there.issuer.sign(header={"typ": "JWT"}, **claims))).status
 
 
-async def test_a_token_goes_on_where_the_route_says_so_and_never_beside_the_upstreams_own() -> None:
+async def test_forwards_a_token_if_the_route_says_so_and_never_with_the_upstreams_own() -> None:
     own = "headers: {set: {authorization: Bearer of-the-upstream}}"
     for more, expected in (("jwt: {forward: on}", "Bearer {}"), (f"jwt: {{}}\n    {own}", "Bearer of-the-upstream")):
         async with guarded(ROUTE.replace("jwt: {}", more)) as there:
@@ -224,7 +224,7 @@ async def test_of_several_issuers_each_signs_for_itself() -> None:
         (("Authorization: Bearer a.b.c",) * 2, f'{REALM}, error="invalid_request"'),
     ],
 )
-async def test_a_request_without_one_token_is_asked_for_it(sent: tuple[str, ...], challenge: str) -> None:
+async def test_challenges_a_request_without_exactly_one_token(sent: tuple[str, ...], challenge: str) -> None:
     async with guarded() as there:
         seen = await there.proxy.post("/weather", b"{not even JSON", *sent)
         in_query = await there.proxy.post(f"/weather?access_token={there.issuer.sign()}", b'{"lat": 1}')
@@ -243,7 +243,7 @@ async def test_a_new_key_is_found_by_its_first_token_and_an_old_one_ends() -> No
         assert ([200, 401], 2) == ([each.status for each in seen], there.fetches)
 
 
-async def test_keys_are_where_the_config_says_and_a_redirect_there_is_not_followed() -> None:
+async def test_reads_keys_from_the_configured_url_and_follows_no_redirect() -> None:
     keys = json.dumps({"keys": [describe_key("RS256")]}).encode()
     found, elsewhere = answer("200 OK", keys, JSON_TYPE), answer("302 Found", b"", "Location: /keys")
     for told, expected in ((found, 200), (elsewhere, 503)):
@@ -267,7 +267,7 @@ async def test_a_thousand_unknown_keys_cost_one_request_in_ten_seconds() -> None
         assert (2, 200) == (there.fetches, (await there.call(token)).status)
 
 
-async def test_keys_are_fetched_anew_in_the_background() -> None:
+async def test_fetches_keys_again_in_the_background() -> None:
     async with guarded() as there:
         token = there.issuer.sign()
         await there.call(token)
@@ -351,7 +351,7 @@ async def test_shared_secrets_and_private_or_foreign_keys_among_the_keys_are_lef
 
 
 # --- what a page of the operator or the log shows ---------------------------------------------------------------------
-async def test_no_claim_stands_in_the_log() -> None:
+async def test_logs_no_claim() -> None:
     async with guarded() as there:
         await there.call(there.issuer.sign(sub="secret-subject", email="ada@example.com"))
         await there.call(there.issuer.sign(sub="secret-subject", exp=NOW - 999))

@@ -59,7 +59,7 @@ async def test_a_hidden_tool_is_refused_before_any_list_was_asked_for(mode: str)
         assert [] == client.received
 
 
-async def test_a_misspelt_name_is_told_a_tool_of_the_caller_alone() -> None:
+async def test_suggests_only_tools_of_the_caller_for_a_misspelt_name() -> None:
     async with talk(McpServer([ADD, DROP]), more=f"{AUTH}, {RULES}") as client:
         answer = await client.ask(call("drop-all", {"secret_flag": True}), BEARER)
         assert (True, "UNKNOWN_TOOL") == refusal(answer)

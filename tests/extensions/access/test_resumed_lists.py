@@ -117,7 +117,7 @@ RULED = LearnPolicy(ToolPolicy("", None, ""), allow=("add",))
 EVENTS = (("Content-Type", "text/event-stream"),)
 
 
-async def test_an_event_goes_on_before_the_next_one_is_there() -> None:
+async def test_forwards_an_event_before_the_next_one_is_there() -> None:
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def body() -> AsyncIterator[bytes]:

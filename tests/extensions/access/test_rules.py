@@ -191,7 +191,7 @@ async def test_a_text_beside_the_path_may_be_any() -> None:
         assert (200, sent) == ((await call(proxy, "read_file", sent)).status, json.loads(server.seen[0].body))
 
 
-async def test_an_unknown_tool_is_told_the_names_that_the_caller_may_call() -> None:
+async def test_lists_only_callable_names_for_an_unknown_tool() -> None:
     async with proxied(f"{ROUTE}}}", tools=TOOLS) as proxy:
         seen = [await call(proxy, "writefile_", {}, token) for token in (READER, WRITER)]
     assert [(404, "UNKNOWN_TOOL")] * 2 == list(map(code, seen))
@@ -321,7 +321,7 @@ async def test_a_relayed_route_asks_for_a_rule_before_the_body() -> None:
         assert ([200, 403], 1) == ([each.status for each in seen], len(there.server.seen))
 
 
-async def test_rules_of_the_defaults_hold_where_a_route_has_none_of_its_own() -> None:
+async def test_a_route_without_its_own_rules_has_those_of_the_defaults() -> None:
     routes = """
   - {path: /a, upstream: tools, tool: a, schema: {type: object}}
   - {path: /b, upstream: tools, tool: b, schema: {type: object}, allow: off}

@@ -1,4 +1,4 @@
-"""Runs a client of other people against the proxy, as its environment variables say where that is."""
+"""Runs another project's client against the proxy, whose address is in the client's environment variables."""
 
 from __future__ import annotations
 

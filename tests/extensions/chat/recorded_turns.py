@@ -2,9 +2,9 @@
 
 `python -m tests.extensions.chat.recorded_turns > turns.jsonl` writes them; a folder behind it is read in place of
 tests/data. Each call becomes an answer with one call of the only tool that the request has. A recorded call that was
-valid is `clean`. Of those that were not, only calls whose right arguments are known to differ in types alone are taken
-(`same up to types`); of the reported failures all but those about tools' names and those whose schema says nothing,
-because these need more than arguments and a schema.
+valid is `clean`. Of the recorded invalid calls, the turns hold those whose right arguments are known to differ only in
+types (`same up to types`). Of the reported failures, they hold all but two kinds, which need more than arguments and a
+schema: those about tools' names, and those whose schema says nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What models write where a call should be, in each dialect: after the tests of public parsers (vLLM, SGLang,
+"""Markup that models write in place of a call, in each dialect: after the tests of public parsers (vLLM, SGLang,
 llama.cpp), which `MARKUPS` names row by row. All of them mean `get_weather(city="Oslo")`, some with `days=3`."""
 
 from __future__ import annotations

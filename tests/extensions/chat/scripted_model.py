@@ -1,4 +1,4 @@
-"""A model server that answers what a test says, at the paths of the three APIs, streamed where it is asked to."""
+"""A model server that gives a test's answers at the paths of the three APIs, streamed on request."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.extensions.chat.streams import (
 from tests.serving.wire import Script, Seen
 from tests.steady import run_others
 
-# What the model says: a call by name and the text of its arguments, or words; bytes are the whole of an HTTP answer, of
-# which the parts of a list come one after the other.
+# The model's answer: a call by name and the text of its arguments, or words. Bytes are a whole HTTP answer; a list
+# holds its parts, sent one after the other.
 Said = tuple[str, str] | str | bytes | list[bytes]
 _USED: Final = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 _USED_BLOCKS: Final = {"input_tokens": 10, "output_tokens": 5}

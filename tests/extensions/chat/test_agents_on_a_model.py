@@ -27,7 +27,7 @@ FRAMEWORKS: Final = {
         ("chat", "compatible", "responses", "messages"),
     ),
 }
-# What the model says -> the outcome of the call.
+# The model's answer -> the outcome of the call.
 SAID: Final[dict[str, tuple[Said, str]]] = {
     "clean": (("get_weather", '{"city": "Oslo", "days": 3}'), "delivered"),
     "broken": (("GetWeather", '{"city": "Oslo", "days": "3"}'), "repaired"),

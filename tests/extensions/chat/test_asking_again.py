@@ -1,4 +1,4 @@
-"""A model whose calls cannot be repaired is asked again, within bounds; the advice in the question would be right if
+"""A second request to a model whose calls cannot be repaired, within bounds; advice in the request is right if
 followed."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def ask(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_a_second_answer_that_is_right_goes_on_with_the_usage_of_both(api: str) -> None:
+async def test_returns_a_right_second_answer_with_the_usage_of_both(api: str) -> None:
     path, request, write = APIS[api]
     seen, requests, line = await ask([whole(write(WRONG)), whole(write(RIGHT))], path=path, request=request)
     made, wanted = json.loads(seen.body), json.loads(write(RIGHT))
@@ -65,7 +65,7 @@ async def test_a_second_answer_that_is_right_goes_on_with_the_usage_of_both(api:
     assert "get_weather" in told
 
 
-async def test_the_refused_turn_and_what_is_said_of_each_call_stand_in_the_next_question() -> None:
+async def test_the_next_request_contains_the_rejected_turn_and_a_result_for_each_call() -> None:
     calls = [
         {"id": f"call_{at}", "type": "function", "function": {"name": "get_weather", "arguments": text}}
         for at, text in enumerate(('{"city": "A"}', "{broken"))
@@ -78,7 +78,7 @@ async def test_the_refused_turn_and_what_is_said_of_each_call_stand_in_the_next_
     assert "JSON" in refused["content"]
 
 
-async def test_the_last_answer_goes_on_marked_where_none_comes_right() -> None:
+async def test_returns_the_last_answer_marked_if_none_is_right() -> None:
     seen, requests, line = await ask([whole(chat_answer(WRONG))], "{retries: 2}")
     assert 3 == len(requests)
     assert ("3", "INVALID_ARGUMENTS") == (seen.header("tool-attempts"), seen.header("tool-error"))
@@ -114,7 +114,7 @@ async def test_a_second_answer_in_text_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize("model", ["{}", "{retries: 1, retry_tokens: 14}", "{retries: 1, retry_deadline: 0}"])
-async def test_nothing_is_asked_again_without_retries_tokens_or_time(model: str) -> None:
+async def test_does_not_ask_again_without_retries_tokens_or_time(model: str) -> None:
     seen, requests, _ = await ask([whole(chat_answer(WRONG)), whole(chat_answer(RIGHT))], model)
     assert (1, chat_answer(WRONG)) == (len(requests), seen.body)
 
@@ -172,7 +172,7 @@ async def test_members_that_strict_servers_refuse_do_not_go_back() -> None:
     assert "y" == requests[1]["messages"][-2]["reasoning"]
 
 
-async def test_an_answer_that_was_cut_off_is_asked_for_with_twice_the_limit() -> None:
+async def test_doubles_the_limit_after_an_answer_that_was_cut_off() -> None:
     cut = chat_answer(WRONG).replace(b'"finish_reason": "tool_calls"', b'"finish_reason": "length"')
     for wrong, limits in ((cut, [50, 100]), (chat_answer(WRONG), [50, 50])):
         _, requests, _ = await ask([whole(wrong), whole(chat_answer(RIGHT))], request=chat_request(max_tokens=50))

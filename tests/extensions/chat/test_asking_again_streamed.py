@@ -1,4 +1,5 @@
-"""A model that streams is asked again too, where nothing has gone out that its next answer would contradict."""
+"""A second request to a model that streams, if the client has received nothing that the next answer would
+contradict."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ async def test_a_second_answer_takes_the_place_of_the_first(api: str) -> None:
     assert ("delivered", "enforce", "2") == (line["outcome"], line["validation.mode"], line["chat.attempts"])
 
 
-async def test_the_refused_turn_of_messages_stands_in_the_next_question() -> None:
+async def test_the_next_request_contains_the_rejected_turn_of_messages() -> None:
     begun = [event for event in messages_stream(WRONG) if b'"index": 0' not in event]
     request = messages_request(stream=True)
     seen, requests, _ = await ask([streamed(begun), streamed(messages_stream(RIGHT))], "/v1/messages", request)
@@ -54,7 +55,7 @@ async def test_the_refused_turn_of_messages_stands_in_the_next_question() -> Non
     assert 1 == seen.body.count(b"message_start\n")
 
 
-async def test_nothing_is_asked_again_once_text_has_gone_out() -> None:
+async def test_does_not_ask_again_once_text_was_sent() -> None:
     events = chat_stream(WRONG, text=("It ",))
     seen, requests, line = await ask([streamed(events), streamed(chat_stream(RIGHT))])
     assert (b"".join(events), 1, "report") == (seen.body, len(requests), line["validation.mode"])
@@ -66,7 +67,7 @@ async def test_the_first_answer_stays_where_there_is_no_second(second: bytes) ->
     assert (b"".join(chat_stream(WRONG)), 2, "report") == (seen.body, len(requests), line["validation.mode"])
 
 
-async def test_the_last_answer_goes_on_where_none_comes_right() -> None:
+async def test_returns_the_last_answer_if_none_is_right() -> None:
     seen, requests, line = await ask([streamed(chat_stream(WRONG))], model="{retries: 2}")
     wanted = b"".join(chat_stream(WRONG)).replace(b'"usage": {"total_tokens": 15}', b'"usage": {"total_tokens":45}')
     assert (wanted, 3, "3") == (seen.body, len(requests), line["chat.attempts"])
@@ -188,7 +189,7 @@ async def test_the_deadline_holds_until_the_second_answer_says_something() -> No
     assert b"".join(chat_stream(WRONG)) == seen.body
 
 
-async def test_a_refused_answer_that_breaks_off_behind_its_calls_goes_on_as_it_came() -> None:
+async def test_returns_a_wrong_answer_that_breaks_off_after_its_calls_unchanged() -> None:
     events = chat_stream(WRONG)[:-2]
 
     async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
@@ -251,7 +252,7 @@ async def test_the_tokens_of_asking_again_are_those_that_later_answers_report() 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_another_question_has_an_idempotency_key_of_its_own(stream: bool) -> None:
+async def test_each_further_request_has_its_own_idempotency_key(stream: bool) -> None:
     answers = [streamed(chat_stream(WRONG)) if stream else whole(chat_answer("".join(WRONG)))]
     routes = "  - {path: /v1, upstream: tools, model: {retries: 2}}"
     async with tool(replies(*answers)) as server, proxied(routes, server.url) as proxy:
@@ -371,7 +372,7 @@ CUT: dict[str, tuple[str, list[bytes]]] = {
 
 
 @pytest.mark.parametrize("api", CUT)
-async def test_an_answer_that_was_cut_off_is_asked_for_with_twice_the_limit(api: str) -> None:
+async def test_doubles_the_limit_after_an_answer_that_was_cut_off(api: str) -> None:
     path, request, write = WRITERS[api]
     limit, cut = CUT[api]
     body = json.dumps({**json.loads(request), limit: 100}).encode()

@@ -25,7 +25,7 @@ from tests.extensions.chat.streams import chat_stream, chat_words, responses_str
 
 EVENTS = 4_000
 HELD = '<tool_call>{"name": "get_weather", "arguments": '
-# What a model writes -> the first delta, and each further one.
+# A model's text -> the first delta, and each further one.
 TEXTS = {
     "words": ("", "plain words "),
     "HTML": ("", '<div class="a"><b>x</b></div>'),

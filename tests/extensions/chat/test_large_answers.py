@@ -77,7 +77,7 @@ async def test_a_call_in_a_large_answer_is_repaired_and_nothing_else_changes(siz
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_model_is_asked_again_about_a_large_answer(size: str) -> None:
+async def test_asks_a_model_again_about_a_large_answer(size: str) -> None:
     seen, requests, line = await ask(enlarge(chat_answer(WRONG), size), enlarge(chat_answer(REPAIRABLE), size))
     made, wanted = json.loads(seen.body), json.loads(enlarge(chat_answer(REPAIRABLE), size))
     assert [{"city": "Oslo", "days": 3}] == read_arguments(made)

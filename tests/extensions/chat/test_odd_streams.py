@@ -31,7 +31,7 @@ def _write_blocks(*calls: tuple[str, str, list[str]]) -> list[bytes]:
 
 
 def _write_items(calls: dict[str, str], indexes: list[int]) -> list[bytes]:
-    """A response that numbers its items in the stream, and repeats the calls alone at its end."""
+    """A response that numbers its items in the stream, and repeats only the calls at its end."""
     kinds: list[dict[str, Any]] = []
     items = []
     for index, (call_id, text) in zip(indexes, calls.items(), strict=True):
@@ -61,7 +61,7 @@ async def test_arguments_that_come_as_an_object_become_text() -> None:
     assert ("arguments_text;path=", "repaired") == (seen.header("tool-repairs"), line["outcome"])
 
 
-async def test_blocks_of_one_index_are_calls_of_their_own() -> None:
+async def test_blocks_of_one_index_are_separate_calls() -> None:
     path, request, _ = APIS["messages"]
     sent = _write_blocks(("a", "GetWeather", []), ("b", "Get_Weather", ['{"city": "Rome", ', '"days": "3"}']))
     seen, _ = await ask(sent, path, request)
@@ -85,7 +85,7 @@ async def test_a_call_that_a_response_repeats_under_another_index_keeps_its_own_
         lambda event: event.replace(b', "object"', b',\ndata: "object'),
     ],
 )
-async def test_a_call_of_which_a_part_cannot_be_read_goes_on_as_it_came(unread: Any) -> None:
+async def test_returns_a_call_with_an_unreadable_part_unchanged(unread: Any) -> None:
     sent = chat_stream(('{"city": "Os', "lo", '", "days": "3"}'))
     at = next(at for at, event in enumerate(sent) if b'"arguments": "lo"' in event)
     sent[at] = unread(sent[at])

@@ -83,7 +83,7 @@ async def test_valid_calls_pass_byte_for_byte(api: str) -> None:
     assert (200, b"".join(events)) == (seen.status, seen.body)
 
 
-async def test_the_model_is_asked_again_before_its_answer_is_refused() -> None:
+async def test_asks_the_model_again_before_it_rejects_an_answer() -> None:
     seen, asked, _ = await ask([chat_stream(WRONG), chat_stream(RIGHT)], model="{mode: refuse, retries: 1}")
     assert (200, 2) == (seen.status, asked)
     assert b"Oslo" in seen.body

@@ -1,5 +1,5 @@
 """The SDKs of OpenAI and Anthropic, for Python and TypeScript, read the right calls through the proxy, streamed or not:
-those that real models broke, those in the text, and those of a second answer. What goes wrong is their own error."""
+those that real models broke, those in the text, and those of a second answer. A failure is the SDK's own error."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SDKS: Final = {
     )
     for package, ways in (("openai", OPENAI_WAYS), ("anthropic", ANTHROPIC_WAYS))
 }
-# A recorded turn with a number of 19 digits, and those that stay wrong at every level, since a repair would have to
-# guess what is meant by a value of another shape, a key of another name, a key too many, or a null that nothing states.
+# A recorded turn with a number of 19 digits, and those that stay wrong at every level. A repair would have to guess the
+# meaning of a value of another shape, a key of another name, a key too many, or a null that no rule allows.
 LONG_NUMBER: Final = "rf-028"
 GUESSED: Final = {
     "a value for a list": (
@@ -60,14 +60,14 @@ BUSY: Final = json.dumps({"type": "error", "error": {"type": "rate_limit_error",
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model says to a request with these tools, at first and when it is asked again."""
+    """The model's answer to a request with these tools, and to the second request."""
 
     tools: dict[str, Any]
     said: Said
     next_said: Said | None = None
 
 
-# What the SDK read, by way and turn.
+# The calls that the SDK read, by way and turn.
 Read = dict[str, dict[str, Any]]
 
 
@@ -84,7 +84,7 @@ async def ask(sdk: str, turns: dict[str, Turn], model: str) -> Read:
 async def ask_model(
     sdk: str, choose: Callable[[str, dict[str, Any]], Said], models: dict[str, dict[str, Any]], model: str
 ) -> Read:
-    """Asks each of the models, which have tools of their own, in each way of an SDK."""
+    """Asks each of the models, each with its own tools, in each way of an SDK."""
     party, words, ways = SDKS[sdk]
     needs(party)
     routes = f"  - {{path: /v1, upstream: tools, repair: lenient, model: {model}}}"
@@ -134,8 +134,8 @@ def test_calls_that_real_models_broke_arrive_repaired(read: tuple[str, Read]) ->
 
 
 def is_told(sdk: str, way: str, name: str, turn: Turn) -> bool:
-    """Returns whether a recorded call has to be repaired, and the SDK can say it: an answer of Messages in one piece
-    has no broken JSON, and the TypeScript SDK of Anthropic reads numbers as JavaScript has them."""
+    """Returns whether a recorded call has to be repaired, and the SDK can return it. An answer of Messages in one piece
+    has no broken JSON, and the TypeScript SDK of Anthropic reads numbers as JavaScript does."""
     is_broken = isinstance(turn.said, tuple) and isinstance(parse(turn.said[1].encode()), JsonProblem)
     is_short = sdk == "anthropic, TypeScript" and name == LONG_NUMBER
     return not (name in LEFT or is_short or (way == "messages" and is_broken))
@@ -148,7 +148,7 @@ def test_calls_in_the_text_arrive_as_calls(read: tuple[str, Read]) -> None:
         assert right == {name: each[name] for name in right}
 
 
-def test_a_call_that_cannot_be_repaired_is_asked_for_again(read: tuple[str, Read]) -> None:
+def test_asks_again_for_a_call_that_cannot_be_repaired(read: tuple[str, Read]) -> None:
     _, found = read
     right = [["get_weather", {"city": "Oslo"}]]
     assert dict.fromkeys(found, right) == {way: each["again"] for way, each in found.items()}
@@ -167,7 +167,7 @@ async def test_an_answer_in_one_piece_that_is_refused_is_raised_as_the_sdks_own_
     assert [raised] * (len(found) // 2) == [each for way, each in found.items() if not way.endswith("streamed")]
 
 
-# What an SDK makes of an error in a stream: OpenAI's for Python gives that of Responses as an event.
+# The exception of an SDK for an error in a stream. OpenAI's for Python returns that of Responses as an event.
 ENDINGS: Final = {
     "openai, Python": {"error": "APIError", "status": None},
     "anthropic, Python": {"error": "APIStatusError", "status": 200},

@@ -71,7 +71,7 @@ async def test_calls_and_tokens_are_counted_by_model_and_tool() -> None:
     assert {'{model="tiny",route="/v1"}': 15.0} == tokens
 
 
-async def test_no_more_models_than_fifty_have_series_of_their_own() -> None:
+async def test_at_most_fifty_models_have_their_own_series() -> None:
     async with tool(replies(whole(chat_answer('{"city": "Oslo"}')))) as server, proxied(ROUTES, server.url) as proxy:
         for number in range(52):
             await proxy.post(CHAT, chat_request(model=f"m{number}"))
@@ -102,7 +102,7 @@ async def test_what_is_relayed_unread_is_counted(
     assert {f'{{reason="{reason}",route="/v1"}}': 1.0} == rows
 
 
-async def test_a_tool_whose_schema_cannot_be_used_is_told_of_once() -> None:
+async def test_logs_a_tool_with_an_unusable_schema_once() -> None:
     broken = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "nonsense"}}}
     async with tool(replies(whole(chat_answer("{}")))) as server, proxied(ROUTES, server.url) as proxy:
         for _ in range(2):

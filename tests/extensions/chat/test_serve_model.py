@@ -100,7 +100,7 @@ async def test_a_model_server_is_served_without_a_config(base: str) -> None:
         ("https://a.test/v1/messages", "https://a.test/v1/messages is where requests go: say the base, https://a.test"),
     ],
 )  # fmt: skip
-def test_what_is_no_base_url_is_told_with_the_remedy(url: str, mistake: str) -> None:
+def test_rejects_a_wrong_base_url_with_the_remedy(url: str, mistake: str) -> None:
     words = [sys.executable, "-m", "proxy", "serve", "--model", url]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (2, f"serve --model: {mistake}\n") == (done.returncode, done.stderr)

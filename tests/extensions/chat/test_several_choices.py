@@ -1,4 +1,4 @@
-"""Several choices in one stream (`n: 2`): each call of each is judged, wherever it stands."""
+"""Several choices in one stream (`n: 2`): each call of each choice is validated, at any place."""
 
 from __future__ import annotations
 

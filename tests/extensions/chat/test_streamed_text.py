@@ -222,7 +222,7 @@ def _without_ids(body: bytes) -> bytes:
     return re.sub(rb"(call_|toolu_|fc_)[0-9a-f]+", rb"\1", body)
 
 
-async def test_what_stands_beside_the_text_of_a_call_stays() -> None:
+async def test_keeps_everything_around_the_text_of_a_call() -> None:
     path, request, _ = APIS["chat"]
     markup = WHOLE["hermes"][0]
     deltas = [

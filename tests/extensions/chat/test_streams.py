@@ -42,7 +42,7 @@ def list_values(body: bytes) -> Iterator[Any]:
 
 
 def read_arguments(value: Any) -> Iterator[str]:
-    """Every text of arguments that stands anywhere in an event, but not those of whole items."""
+    """Every text of arguments at any place in an event, but not those of whole items."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if (key in ("arguments", "partial_json") and isinstance(inner, str)) or (
@@ -75,7 +75,7 @@ async def test_a_repaired_call_is_sent_as_its_api_sends_calls(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", ["chat", "messages"])
-async def test_arguments_that_never_came_are_added_where_none_at_all_are_not_an_empty_object(api: str) -> None:
+async def test_adds_missing_arguments_if_the_api_does_not_read_none_as_an_empty_object(api: str) -> None:
     path, request, write = APIS[api]
     free: dict[str, Any] = {"name": "now"}
     tools = (
@@ -183,7 +183,7 @@ def write_unnumbered(*calls: tuple[str, ...]) -> list[bytes]:
     return [data({"type": kind, **rest}, kind) for kind, rest in kinds]
 
 
-async def test_calls_of_responses_are_told_apart_by_their_items_where_events_have_no_number() -> None:
+async def test_calls_of_responses_without_numbers_are_distinguished_by_their_items() -> None:
     valid = ('{"city": "Oslo", ', '"days": 1}')
     sent = write_unnumbered(valid, ('{"city": "Bergen",', ' "days": "3"}'))
     seen, _ = await ask(sent, *APIS["responses"][:2])

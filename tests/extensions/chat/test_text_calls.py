@@ -1,4 +1,4 @@
-"""Calls that stand in the text of an answer become calls where all about them is whole and valid."""
+"""Calls in the text of an answer become calls if everything about them is whole and valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a route cannot read: `mode: refuse` refuses it, any other mode relays, counts and reports it."""
+"""Answers that a route cannot read: `mode: refuse` rejects them, any other mode relays, counts and reports them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_a_stream_ends_its_calls_properly_however_it_ends(api: str, end: b
             assert seen.body.endswith(end)
 
 
-async def test_a_model_whose_stream_ends_without_a_reason_is_asked_again() -> None:
+async def test_asks_a_model_again_whose_stream_ends_without_a_reason() -> None:
     first, second = (
         [event for event in chat_stream(each) if b'"tool_calls"}' not in event][:-2] for each in (WRONG, REPAIRED)
     )

@@ -135,7 +135,7 @@ async def test_no_arguments_become_an_empty_object() -> None:
         assert chat_answer("{}", "now") == seen.body
 
 
-async def test_what_cannot_be_repaired_passes_as_it_is_and_is_told() -> None:
+async def test_returns_an_answer_that_cannot_be_repaired_unchanged_and_logs_it() -> None:
     sent = chat_answer('{"days": 3}')
     seen, line = await ask(sent)
     assert (sent, True, "INVALID_ARGUMENTS") == (seen.body, line["validation.mode"] == "report", line["error.code"])
@@ -153,7 +153,7 @@ async def test_a_tool_with_a_bad_schema_or_named_twice_is_not_judged() -> None:
         assert (sent, "passthrough") == (seen.body, line["outcome"])
 
 
-async def test_each_call_of_an_answer_is_told_and_only_the_wrong_one_changes() -> None:
+async def test_logs_each_call_of_an_answer_and_changes_only_the_wrong_one() -> None:
     def write(days: str) -> bytes:
         calls = [
             {"id": f"call_{at}", "type": "function", "function": {"name": "get_weather", "arguments": text}}

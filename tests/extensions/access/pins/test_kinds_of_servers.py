@@ -98,7 +98,7 @@ async def test_a_container_does_not_hold_what_is_not_approved(tmp_path: Path) ->
         assert [] == client.received
 
 
-async def test_a_report_only_route_warns_alone(tmp_path: Path) -> None:
+async def test_a_report_only_route_only_warns(tmp_path: Path) -> None:
     lock = tmp_path / "tools.lock"
     lock.write_text(write_lock({"/mcp": {"now": select_definition(NOW)}}))
     async with talk(McpServer([ADD, NOW]), more="mode: report", pins=f"{{file: '{lock}'}}") as client:

@@ -49,7 +49,7 @@ def test_a_number_is_written_exactly(left: str) -> None:
     ]
 
 
-def test_keys_stand_in_the_order_of_rfc_8785() -> None:
+def test_orders_keys_as_rfc_8785_does() -> None:
     keys = ["\u20ac", "\r", "\ufb33", "1", "\U0001f600", "\u0080", "\u00f6"]
     sample = dumps(dict.fromkeys(keys, 1))
 
@@ -104,7 +104,7 @@ def test_the_name_is_part_of_the_digest() -> None:
         ({"inputSchema": {"type": "object"}}, "removed /inputSchema/properties: "),
     ],
 )
-def test_a_change_is_told_part_by_part(change: dict[str, Any], told: str) -> None:
+def test_describes_a_change_part_by_part(change: dict[str, Any], told: str) -> None:
     entry = ADD | change
     pinned = PinnedRoute.of({"add": select_definition(ADD)}, "warn")
     found = pinned.describe_change("add", hash_definition(define_tool(entry)), entry)

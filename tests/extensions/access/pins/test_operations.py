@@ -212,7 +212,7 @@ async def test_a_route_that_is_new_has_no_approved_operation(tmp_path: Path) -> 
     assert ("/more/{tool}", "book", "hide", "new") in there.told
 
 
-async def test_a_report_only_route_warns_alone(tmp_path: Path) -> None:
+async def test_a_report_only_route_only_warns(tmp_path: Path) -> None:
     routes = "\n  - {path: '/tools/{tool}', upstream: tools, mode: report}\n"
     async with serve(tmp_path, "hide", routes) as there:
         await there.take_over(change(summary="Books all tables."))

@@ -33,7 +33,7 @@ def write_config(folder: Path, upstream: Tool, more: str = "") -> Path:
 
 
 async def pin(*words: str | Path) -> int:
-    """The verb, in a thread: it has an event loop of its own."""
+    """The verb, in a thread: it has its own event loop."""
     return await asyncio.to_thread(main, ["pin", *map(str, words)])
 
 
@@ -109,7 +109,7 @@ async def test_a_file_edited_by_hand_is_not_served(tmp_path: Path, capsys: pytes
     assert "tool 'add' of route '/mcp' does not have the digest next to it" in said.out + said.err
 
 
-async def test_a_missing_file_is_told_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_reports_a_missing_file_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with tool(McpServer([ADD])) as server:
         config = write_config(tmp_path, server, "pins: {file: other.lock}")
 
@@ -129,7 +129,7 @@ async def test_a_missing_file_is_told_with_the_remedy(tmp_path: Path, capsys: py
         (("--only", "sum"), "no server or document has 'sum'"),
     ],
 )
-async def test_what_is_not_there_is_told(
+async def test_rejects_an_unknown_route_or_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
 ) -> None:
     async with tool(McpServer([ADD])) as server:
@@ -187,7 +187,7 @@ async def test_what_everybody_sees_is_no_warning(tmp_path: Path, capsys: pytest.
     assert "" == capsys.readouterr().err
 
 
-async def test_a_changed_tool_is_served_again_once_it_is_pinned_anew(tmp_path: Path) -> None:
+async def test_serves_a_changed_tool_again_once_it_is_pinned_again(tmp_path: Path) -> None:
     server = McpServer([ADD])
     async with tool(server) as upstream:
         more = "pins: {}\nlisten: 127.0.0.1:0\nadmin: {listen: '127.0.0.1:0'}"

@@ -1,4 +1,4 @@
-"""How many calls may be under way at once, over real sockets."""
+"""The number of calls that may be under way at once, over real sockets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_one_call_more_than_may_be_under_way_is_refused_at_once() -> None:
     assert ([200, 200], [200, 200]) == (delivered, later)
 
 
-async def test_each_caller_has_places_of_their_own() -> None:
+async def test_each_caller_has_their_own_places() -> None:
     held = Held()
     async with bounded("concurrent: {calls: 1}", held, f", auth: {{bearer: {{{HASHES}}}}}") as proxy:
         under_way = [asyncio.create_task(proxy.post("/weather", BODY, who)) for who in (ANN, BOB)]

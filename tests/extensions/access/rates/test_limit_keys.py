@@ -56,7 +56,7 @@ def test_the_limits_nearest_to_the_request_take_the_place_of_the_others(tmp_path
         ("{concurrent: {calls: 0}}", "`calls` expects a whole number from 1", "leave the tool out"),
     ],
 )
-def test_a_limit_that_cannot_be_kept_is_told_with_its_line_and_a_remedy(
+def test_rejects_an_unusable_limit_with_its_line_and_a_remedy(
     tmp_path: Path, limits: str, message: str, hint: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -68,7 +68,7 @@ def test_a_limit_that_cannot_be_kept_is_told_with_its_line_and_a_remedy(
     assert hint in line
 
 
-def test_a_limit_on_a_passthrough_route_has_no_effect_and_is_told(tmp_path: Path) -> None:
+def test_rejects_a_limit_without_effect_on_a_passthrough_route(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(
         "version: 1\nupstreams: {tools: {url: 'http://127.0.0.1:9'}}\n"

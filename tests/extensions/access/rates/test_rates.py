@@ -30,7 +30,7 @@ ANN, BOB = (f"Authorization: Bearer {token}" for token in TOKENS.values())
 async def limited(
     rate: str, more: str = "", script: bytes = OK, **keys: str
 ) -> AsyncIterator[tuple[Proxied, Tool, Clocks]]:
-    """The app on a clock of its own, with one route of this `limits.rate`."""
+    """The app on a test's clock, with one route of this `limits.rate`."""
     clock = Clocks()
     more = more and f", {more}"
     route = f"  - {{path: /weather, upstream: tools, tool: weather, schema: {SCHEMA}, limits: {{rate: {rate}}}{more}}}"
@@ -42,7 +42,7 @@ async def statuses(proxy: Proxied, number: int, *headers: str, path: str = "/wea
     return [(await proxy.post(path, body, *headers)).status for _ in range(number)]
 
 
-async def test_a_call_that_comes_too_early_is_told_when_to_come_again() -> None:
+async def test_a_call_that_comes_too_early_learns_when_to_come_again() -> None:
     async with limited("{calls: 5, per: 1m, burst: 2}") as (proxy, server, clock):
         assert [200, 200] == await statuses(proxy, 2)
         clock.monotonic += 0.5
@@ -58,7 +58,7 @@ async def test_a_call_that_comes_too_early_is_told_when_to_come_again() -> None:
         assert 2 == len(server.seen)
 
 
-async def test_what_a_refused_call_is_told_is_true() -> None:
+async def test_the_retry_after_of_a_rejected_call_is_true() -> None:
     async with limited("{calls: 7, per: 100s, burst: 1}") as (proxy, _server, clock):
         await proxy.post("/weather", BODY)
         for _ in range(5):
@@ -156,7 +156,7 @@ CATALOGUE = f"""{{
 }}"""
 
 
-async def test_a_routes_limit_counts_its_tools_together_and_a_tools_own_counts_alone() -> None:
+async def test_a_routes_limit_counts_its_tools_together_and_a_tools_limit_counts_one() -> None:
     catalogue = f"{{slow: {{schema: {SCHEMA}, limits: {{rate: {{calls: 1}}}}}}, fast: {{schema: {SCHEMA}}}}}"
     open_route = "  - {path: '/tools/{tool}', upstream: tools}\n  - {path: '/more/{tool}', upstream: tools}\n"
     async with tool(replies(OK)) as server:

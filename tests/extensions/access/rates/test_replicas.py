@@ -73,7 +73,7 @@ async def test_a_call_asks_for_all_its_rates_at_once_and_a_route_without_rates_d
     assert 2 == asked
 
 
-async def test_while_redis_is_away_each_replica_keeps_the_limit_alone_and_says_so_once(redis: Server) -> None:
+async def test_without_redis_each_replica_keeps_the_limit_by_itself_and_says_so_once(redis: Server) -> None:
     async with tool(replies(OK)) as upstream, proxied(ROUTES, upstream.url, state=state(redis)) as proxy:
         assert [200, 200] == await statuses(proxy, 2, path="/limited")
         redis.kill()

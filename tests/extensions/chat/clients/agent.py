@@ -1,8 +1,8 @@
 """Runs agents of a framework on a model server: `python agent.py FRAMEWORK`.
 
-Runs with the interpreter of a party, so it imports nothing of this repository. The environment says where the server
-is. Standard input is a JSON list of the models' names. Prints as JSON, by API and by model, for a run in one piece and
-for one that is streamed, what the agent's tool was called with and what the agent said at its end.
+Runs with the interpreter of a party, so it imports nothing of this repository. The environment holds the server's
+address. Standard input is a JSON list of the models' names. Prints JSON by API and by model, for a run in one piece and
+for a streamed one. Each holds the arguments that the agent's tool was called with, and the agent's last words.
 """
 # mypy: ignore-errors
 # The parties are not dependencies of the product, so their types are not there to be checked.

@@ -1,8 +1,8 @@
 """Asks a model server by the SDKs of OpenAI and Anthropic, streamed and not: `python sdk.py PACKAGE`.
 
-Runs with the interpreter of a party, so it imports nothing of this repository. The environment says where the server
-is, as these SDKs read it. Standard input is a JSON list of turns, each with the model's name and the tools. Prints as
-JSON, by way to ask and by model, the calls that the SDK read, or the error that it raised.
+Runs with the interpreter of a party, so it imports nothing of this repository. The environment holds the server's
+address, as these SDKs read it. Standard input is a JSON list of turns, each with the model's name and the tools. Prints
+as JSON, by way to ask and by model, the calls that the SDK read, or the error that it raised.
 """
 
 from __future__ import annotations
