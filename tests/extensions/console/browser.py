@@ -60,7 +60,7 @@ def wait_until(shown: Any, expression: str) -> None:
 
 @contextlib.contextmanager
 def page(running: Any, **options: Any) -> Iterator[Any]:
-    """A page of its own context (session storage, theme), watched for errors."""
+    """A page with its own context (session storage, theme), watched for errors."""
     context = running.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
     opened = context.new_page()
     opened.set_default_timeout(PATIENCE)

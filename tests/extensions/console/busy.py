@@ -1,5 +1,5 @@
-"""How the Calls page does while calls come fast: how long a click takes, how large its heap becomes, and what the tabs
-cost the proxy.
+"""Measures the Calls page while calls come fast: the time of a click, the size of its heap, and the cost of the tabs
+for the proxy.
 
     python -m tests.extensions.console.busy [--rate 500] [--seconds 60] [--tabs 1]
 

@@ -1,4 +1,4 @@
-"""What a process has cost so far."""
+"""The cost of a process so far."""
 
 from __future__ import annotations
 

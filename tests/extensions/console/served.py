@@ -1,5 +1,5 @@
-"""A proxy of its own for the tests of the pages: `serve` with a config that a test writes, in front of an upstream that
-it can kill and start again."""
+"""A separate proxy for the tests of the pages: `serve` with a config of the test. The test can kill its upstream and
+start it again."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Served:
 
     @property
     def ui(self) -> str:
-        """Returns where the console is."""
+        """Returns the console's address."""
         return f"http://127.0.0.1:{self.admin}/ui/"
 
     def link(self, token: str = TOKEN, view: str = "") -> str:

@@ -38,7 +38,7 @@ def test_acceptance_18_no_file_names_another_host() -> None:
     assert [] == [path.name for path in own if named.search(path.read_text())]
 
 
-async def test_files_come_with_a_strict_policy_and_only_once_where_they_are_known() -> None:
+async def test_files_have_a_strict_policy_and_are_not_sent_again_to_a_client_that_has_them() -> None:
     async with proxied(WEATHER, admin="{listen: 127.0.0.1:0, token: a-token-of-the-operator}") as proxy:
         shown = await proxy.ask_admin("/ui/")
         tag = shown.header("etag") or ""
@@ -58,7 +58,7 @@ def test_the_folder_is_part_of_the_package() -> None:
     assert Path(__file__).parents[3] / "proxy" in FOLDER.parents
 
 
-def test_acceptance_16_no_module_of_the_pages_is_loaded_by_serving_alone() -> None:
+def test_acceptance_16_serving_loads_no_module_of_the_pages() -> None:
     code = "import sys, proxy.server.lifecycle; print([name for name in sys.modules if '.extensions.' in name])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]\n" == told.stdout

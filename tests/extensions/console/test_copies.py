@@ -1,4 +1,4 @@
-"""What a kept call gives for a test case: right arguments only where they are known."""
+"""A test case made of a kept call: it has right arguments only if they are known."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_test_case_refuses_arguments_that_broke_the_rules(mode: str, rep
 @pytest.mark.parametrize(
     "body", [b'{\n  "lat": 1,\r\n  "note": "a\\nb"\r}', b'{\n  "lat": "1",\r\n  "note": "a\\nb"\r}']
 )
-async def test_the_right_arguments_stand_on_one_line_whatever_line_breaks_they_came_with(body: bytes) -> None:
+async def test_the_right_arguments_are_on_one_line_despite_their_line_breaks(body: bytes) -> None:
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url, admin=ADMIN) as proxy:
         await proxy.post("/weather", body)
         (call,) = await read_calls(proxy)

@@ -56,7 +56,7 @@ def test_every_kept_call_is_reached_by_older_calls_and_the_way_back_leads_to_the
         wait_until(shown, f"{ROWS} === 200")
 
 
-# What is typed, the filters in the address, and the number of calls found.
+# The typed text, the filters in the address, and the number of calls found.
 SEARCHES: Final = [
     ("tool:add_reminder outcome:refused /at", {"tool": "add_reminder", "outcome": "refused", "path": "/at"}, 1),
     ("tool:rem ref", {"tool": "~rem", "text": "ref"}, 1),
@@ -123,9 +123,7 @@ SORTED: Final = {
 
 
 @pytest.mark.parametrize("column", SORTED)
-def test_calls_are_sorted_by_every_column_either_way_and_of_equal_ones_the_newest_stand_first(
-    started: Served, column: str
-) -> None:
+def test_sorts_calls_by_every_column_either_way_and_equal_ones_newest_first(started: Served, column: str) -> None:
     newest = started.ask("/-/calls?limit=500")["calls"]
     default = 0 if column == "attempts" else ""
     for sort, turned in ((column, False), (f"-{column}", True)):
@@ -293,9 +291,7 @@ def test_the_key_of_the_search_leads_there_from_another_page(started: Served, ru
         assert shown.get_by_label("search", exact=True).is_visible()
 
 
-def test_a_proposed_schema_is_tried_on_the_kept_calls_and_the_number_it_would_have_saved_stands_beside_it(
-    running: Any, tmp_path: Path
-) -> None:
+def test_tries_a_proposed_schema_on_the_kept_calls_and_shows_how_many_it_fixes(running: Any, tmp_path: Path) -> None:
     with served(tmp_path, FULL) as (proxy, _):
         for number in range(12):
             proxy.call({"text": "tea", "when": "2026-12-01T09:00:00Z"}, f"wrong{number}")
@@ -377,7 +373,7 @@ def test_the_config_is_shown_with_its_secrets_masked(started: Served, running: A
     }
 
 
-def test_serve_prints_where_the_console_is_and_never_its_token(started: Served) -> None:
+def test_serve_prints_the_console_address_and_never_its_token(started: Served) -> None:
     assert started.popen is not None
     assert started.popen.stdout is not None
     assert f"console on {started.ui}\n" == started.popen.stdout.readline()

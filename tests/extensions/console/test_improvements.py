@@ -1,5 +1,5 @@
-"""What the Tool page says to change: mistakes planted into collected calls are named, and each change that it proposes
-lets at least as many calls pass as it says. `make corpora` runs the same over the whole collections."""
+"""Advice of the Tool page. Mistakes planted into collected calls are named, and each proposed change lets at least as
+many calls pass as it says. `make corpora` runs the same over the whole collections."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from tests.extensions.correction.running import ROOT, demo
 
 
 def install(folder: Path) -> Path:
-    """Builds the wheel and installs it, without an index; gives the interpreter. What it depends on is taken from the
-    environment of the tests, whose own copy of this package is not seen by it."""
+    """Builds the wheel, installs it without an index, and returns the interpreter. Dependencies come from the
+    environment of the tests, whose own copy of this package is invisible to the interpreter."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")

@@ -1,4 +1,4 @@
-"""What is kept of the last calls, and how the operator's port shows it: entries, filters, one call, counts."""
+"""The kept last calls, and their view on the operator's port: entries, filters, one call, counts."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_one_call_is_opened_with_what_its_model_read_and_every_value_maske
     assert 404 == gone.status
 
 
-async def test_values_are_shown_to_the_operator_alone_and_only_where_the_config_says_so() -> None:
+async def test_shows_values_only_to_the_operator_and_only_if_the_config_says_so() -> None:
     admin = f"{{listen: 127.0.0.1:0, token: {TOKEN}, readers: {READER}, values: preview}}"
     async with proxied(REMINDERS, admin=admin) as proxy:
         await remind(proxy, text="tea", at="tomorrow", password=SECRET)
@@ -330,7 +330,7 @@ async def test_a_call_after_the_last_attempt_says_why_and_what_was_wrong_before(
     assert SECRET not in json.dumps(entry)
 
 
-def test_of_the_trace_of_a_usual_call_the_ids_alone_are_kept() -> None:
+def test_keeps_only_the_ids_of_a_usual_calls_trace() -> None:
     """The state of a trace is as long as the client likes."""
     recent = RecentCalls(lambda: 0.0)
     trace = Trace("0af7", "b7ad", "", 1, "vendor=" + "x" * 15_000, str)

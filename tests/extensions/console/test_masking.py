@@ -28,7 +28,7 @@ CURRENCY = """
         amount: {type: number}
       required: [to]
 """
-# What differs between any two calls.
+# The differences between any two calls.
 OWN = re.compile(
     r'"(seq|id|timestamp|correlation_id|conversation|gen_ai.tool.call.id|[a-z._]*_ms|stages_ms|http.[a-z]*.body.size)"'
     r': ("[^"]*"|[0-9.]+|\{[^}]*\})'

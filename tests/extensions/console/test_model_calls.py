@@ -1,4 +1,5 @@
-"""The page "Calls" shows model calls beside tool calls, with the model's name, and those of one model alone."""
+"""The page "Calls" shows model calls next to tool calls, with the model's name, and can show those of one model
+only."""
 
 from __future__ import annotations
 

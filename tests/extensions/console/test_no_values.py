@@ -128,7 +128,7 @@ def test_a_mistake_about_a_secret_does_not_print_it(tmp_path: Any, key: str, des
 # --- dry runs ---------------------------------------------------------------------------------------------------------
 def test_a_dry_run_shares_nothing_that_leaves_the_process() -> None:
     class Marked:
-        """Stands for a service of the running proxy."""
+        """Replaces a service of the running proxy."""
 
         def now(self) -> float:
             return 0.0

@@ -112,7 +112,7 @@ def test_an_address_that_changes_while_the_page_starts_is_the_page_that_is_shown
         shown.get_by_role("heading", name="Upstreams").wait_for()
 
 
-def test_while_a_filter_is_asked_the_calls_of_the_one_before_are_not_shown(started: Demo, running: Any) -> None:
+def test_hides_the_calls_of_the_last_filter_while_the_next_one_loads(started: Demo, running: Any) -> None:
     call(started, "/tools/weather", {"lat": "48.85", "lon": 2.35})
     held: list[Any] = []
     released: list[bool] = []
@@ -149,7 +149,7 @@ def test_acceptance_05_a_wrong_token_leads_to_the_login_and_a_closed_tab_forgets
         assert 0 == another.get_by_role("heading", name="Overview").count()
 
 
-def test_a_wrong_token_is_asked_about_once_so_the_right_one_is_not_locked_out(started: Demo, running: Any) -> None:
+def test_sends_a_wrong_token_only_once_so_that_the_right_one_is_not_locked_out(started: Demo, running: Any) -> None:
     base, _, token = link(started).partition("#k=")
     with page(running) as shown:
         shown.clock.install()
@@ -181,7 +181,7 @@ def test_acceptance_07_what_models_wrote_appears_as_text(started: Demo, running:
             assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_an_address_that_names_no_page_is_told_so(started: Demo, running: Any) -> None:
+def test_an_address_that_names_no_page_says_so(started: Demo, running: Any) -> None:
     with page(running) as shown:
         shown.goto(link(started))
         for name in ("__proto__", "constructor", "nothing"):
@@ -216,7 +216,7 @@ def test_acceptance_09_axe_finds_nothing_and_nothing_scrolls_sideways(
         assert {place: [] for place in found} == found
 
 
-def test_acceptance_09_a_call_is_opened_by_keyboard_alone(started: Demo, running: Any) -> None:
+def test_acceptance_09_the_keyboard_is_enough_to_open_a_call(started: Demo, running: Any) -> None:
     with page(running) as shown:
         shown.goto(link(started))
         shown.get_by_role("link", name="Calls", exact=True).focus()
@@ -228,7 +228,7 @@ def test_acceptance_09_a_call_is_opened_by_keyboard_alone(started: Demo, running
         assert "true" == shown.locator(".call[aria-expanded=true]").get_attribute("aria-expanded")
 
 
-def test_acceptance_12_an_escalated_conversation_is_shown_and_begins_anew_after_its_reset(
+def test_acceptance_12_an_escalated_conversation_is_shown_and_starts_over_after_its_reset(
     started: Demo, running: Any
 ) -> None:
     for number in range(3):

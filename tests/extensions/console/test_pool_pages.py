@@ -13,7 +13,7 @@ from proxy.extensions.workers.supervisor import WorkerPool
 from proxy.server.admin.page import EventPage, Page, PageRequest, Readers
 
 
-def test_changes_of_all_workers_stand_in_the_order_of_time_and_the_last_twenty_of_a_breaker_are_shown() -> None:
+def test_orders_changes_of_all_workers_by_time_and_shows_the_last_twenty_of_a_breaker() -> None:
     def calls(run: str, *times: str) -> dict[str, Any]:
         changes = [{"event": "reload", "at": at} for at in times]
         return {"calls": [], "kept": 0, "bound": 10, "missed": 0, "cursor": f"{run}.0", "changes_cursor": f"{run}.2",
@@ -103,7 +103,7 @@ class Pool:
 
 
 async def read_stream(pool: Pool, start: str) -> str:
-    """The events of a stream whose end is asked for once both workers were asked twice more."""
+    """The events of a stream, which the reader ends after two more requests to the workers."""
     question = PageRequest("GET", "/-/calls", "", "", {}, accept="text/event-stream", resume=start)
     page = await join_calls(cast(WorkerPool, pool), question)
     assert isinstance(page, EventPage)

@@ -292,7 +292,7 @@ def test_shares_add_up_to_100(counts: list[int], tmp_path: Path, running: Any) -
     assert 100 == sum(0 if text == "<1 %" else int(text.removesuffix(" %")) for text in found)
 
 
-def test_acceptance_13_a_page_says_that_the_proxy_drains_or_is_gone_and_goes_on_by_itself(
+def test_acceptance_13_a_page_says_that_the_proxy_drains_or_is_gone_and_reconnects(
     tmp_path: Path, running: Any
 ) -> None:
     with served(tmp_path) as (started, _), page(running) as shown:
@@ -313,7 +313,7 @@ def test_acceptance_13_a_page_says_that_the_proxy_drains_or_is_gone_and_goes_on_
 
 
 FOCUSABLE: Final = "main a[href], main button:not([disabled]), main input, main select, main textarea, main summary"
-# What is reached by pressing Tab from the top of the page on until it begins again.
+# The elements that Tab reaches from the top of the page until it begins again.
 MISSED: Final = "one => one.checkVisibility() && !one.dataset.reached"
 FOCUSED: Final = "document.activeElement.dataset.reached = 'yes', document.activeElement === document.body"
 

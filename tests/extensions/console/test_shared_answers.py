@@ -1,4 +1,5 @@
-"""What several open pages ask at the same time is made once: answers that may be some seconds old, and entries."""
+"""Requests of several open pages at the same time share one answer: answers that may be some seconds old, and
+entries."""
 
 from __future__ import annotations
 

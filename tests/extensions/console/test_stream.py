@@ -62,7 +62,7 @@ async def test_acceptance_15_a_reader_resumes_without_gap_or_double() -> None:
     assert [f"r{number}" for number in range(3, 8)] == [event["data"]["correlation_id"] for event in second]
 
 
-async def test_acceptance_15_a_slow_reader_is_told_what_it_missed() -> None:
+async def test_acceptance_15_a_slow_reader_learns_how_many_calls_it_missed() -> None:
     seen = data(kept=10)
     for number in range(25):
         call(seen, number)
@@ -71,7 +71,7 @@ async def test_acceptance_15_a_slow_reader_is_told_what_it_missed() -> None:
     assert [f"r{number}" for number in range(15, 25)] == [event["data"]["correlation_id"] for event in calls]
 
 
-async def test_a_place_of_an_earlier_run_is_told_as_lost() -> None:
+async def test_a_place_of_an_earlier_run_counts_as_lost() -> None:
     (lost,) = await events(data(), None, 1)
     assert ("lost", {"missed": None}) == (lost["event"], lost["data"])
 
@@ -98,7 +98,7 @@ async def _stream(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     return reader, writer
 
 
-async def test_a_drain_is_told_and_the_end_says_bye() -> None:
+async def test_a_drain_sends_an_event_and_the_end_says_bye() -> None:
     async with proxied(WEATHER) as proxy:
         reader, writer = await _stream(proxy.admin)
         proxy.serving.begin_drain(0.0)
@@ -130,7 +130,7 @@ async def ask(port: int, path: str) -> Any:
 
 
 @pytest.mark.large
-async def test_acceptance_14_above_workers_each_call_comes_once_and_a_killed_worker_is_told(tmp_path: Path) -> None:
+async def test_acceptance_14_above_workers_each_call_comes_once_and_a_killed_worker_is_reported(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(WORKERS)
     async with process(config) as running:

@@ -9,7 +9,7 @@ class NoKelvin(Hook):
     """Refuses calls by an argument."""
 
     async def before_decision(self, call: Call) -> Refuse | None:
-        """Is asked about every call before it is judged."""
+        """Decides about every call before it is validated."""
         arguments = call.arguments
         kelvin = isinstance(arguments, dict) and arguments.get("unit") == "kelvin"
         return Refuse("no kelvin here") if kelvin else None

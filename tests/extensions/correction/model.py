@@ -17,7 +17,7 @@ from tests.serving.wire import JSON_TYPE, Script, Seen, Tool, answer, replies, t
 # The proxy sees its clients go, and need not wait for their last words.
 _SEEN_TO_GO = 0.01
 
-# What a tool's route says to have its calls corrected by both layers.
+# The keys of a tool's route that switch both layers on.
 BOTH = "{validation_feedback: on, semantic_retry: on}"
 
 

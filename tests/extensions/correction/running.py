@@ -1,4 +1,4 @@
-"""Starts `toolcall-proxy demo` as a stranger would, in a process of its own, and reads what it prints."""
+"""Starts `toolcall-proxy demo` in a separate process, as a stranger would, and reads its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No more questions are asked, and no more tokens spent, than the budgets have; and a budget that is used up shows."""
+"""The budgets bound the questions and the tokens, and a budget that is used up shows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_counts_the_questions_among_the_requests_of_the_models_upstream() 
         ("tokens_per_hour: 2500", [["cannot_fix", "cannot_fix"], ["cannot_fix", "cannot_fix"]]),
     ],
 )
-async def test_no_more_is_asked_than_the_budget_has_and_what_is_used_up_shows(
+async def test_asks_no_more_than_the_budget_allows_and_reports_it_as_used_up(
     budget: str, outcomes: list[list[str]]
 ) -> None:
     model = replies(completion(NEVER, prompt_tokens=70, completion_tokens=10, total_tokens=80))
@@ -77,12 +77,12 @@ async def test_no_more_is_asked_than_the_budget_has_and_what_is_used_up_shows(
     assert [("warning", name)] * bool(spent) == [(line["level"], line["budget"]) for line in warned]
 
 
-async def test_clients_known_by_their_address_alone_share_no_budget_of_a_conversation() -> None:
+async def test_clients_known_only_by_their_address_share_no_budget_of_a_conversation() -> None:
     async with rig(says(NEVER), replies(OK), ROUTE, endpoint="budget: {per_conversation: 1}") as it:
         assert [["cannot_fix"] * 2] * 3 == await ask(it, "a", "b", "c", header="")
 
 
-async def test_the_tokens_that_the_endpoint_counts_are_told() -> None:
+async def test_reports_the_tokens_that_the_endpoint_counts() -> None:
     model = replies(completion({"can_fix": True, "corrected_payload": {"unit": "kelvin"}}, prompt_tokens=300,
                                completion_tokens=21))  # fmt: skip
     async with rig(model, replies(OK), ROUTE) as it:
@@ -107,7 +107,7 @@ async def test_a_usage_that_makes_no_sense_counts_as_none(usage: object) -> None
 
 
 class _Clock:
-    """A clock that stands still until it is set."""
+    """A clock that moves only when a test sets it."""
 
     def __init__(self) -> None:
         self.at = 7200.0
@@ -119,7 +119,7 @@ class _Clock:
         return self.at
 
 
-async def test_tokens_are_counted_in_thousands_and_anew_each_hour() -> None:
+async def test_counts_tokens_in_thousands_and_from_zero_each_hour() -> None:
     clock, warned = _Clock(), list[BudgetKind]()
     services = Services(make_store("memory", clock), clock, {}, SystemPacing())
     budget = CorrectionBudget(tokens_per_hour=2500)

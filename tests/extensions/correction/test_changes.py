@@ -1,4 +1,5 @@
-"""What a model is shown of arguments, and what may come back: secrets stay here, and what stood right stays right."""
+"""The text that a model sees of arguments, and the changes that it may return: secrets stay here, and right values stay
+right."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def test_the_changed_places_are_named_as_deep_as_they_go(before: Any, after: Any
 
 
 @given(values, values)
-def test_values_differ_exactly_where_they_are_said_to(one: Any, other: Any) -> None:
+def test_finds_a_change_exactly_if_the_values_differ(one: Any, other: Any) -> None:
     assert [] == find_changes(one, one)
     assert bool(find_changes(one, other)) == (dumps(one) != dumps(other) and not _same_json(one, other))
 
@@ -120,7 +121,7 @@ def _sorted(value: Any) -> Any:
         ([("x",)], [], []),
     ],
 )
-def test_a_change_stands_at_or_below_a_failing_place(
+def test_accepts_a_change_only_at_or_below_a_failing_place(
     paths: list[Pointer], failing: list[tuple[str, ...]], beyond: list[Pointer]
 ) -> None:
     assert beyond == find_out_of_scope(paths, failing)

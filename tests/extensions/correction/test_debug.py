@@ -1,4 +1,4 @@
-"""The debug store: whole prompts and answers as JSON lines, for their owner alone, bounded, without secrets."""
+"""The debug store: whole prompts and answers as JSON lines, readable only for their owner, bounded, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`demo` starts everything, prints calls that work, and ends when told to."""
+"""`demo` starts everything, prints calls that work, and ends on a signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`evaluate` measures the layers with a scripted endpoint, and goes on where it was."""
+"""`evaluate` measures the layers with a scripted endpoint, and resumes a run that was broken off."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _rows(table: str) -> list[list[str]]:
     ]
 
 
-def test_a_run_that_was_broken_off_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resumes_a_run_that_was_broken_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "results.jsonl"
     assert 0 == main(["evaluate", "--out", str(out), *KINDS])
     whole = capsys.readouterr().out
@@ -152,7 +152,8 @@ def test_an_endpoint_may_be_given_with_and_without_its_path() -> None:
 
 
 def test_the_bundled_cases_are_what_they_say() -> None:
-    """What is right fits the schema; what is valid is right as it stands; what only a model mends is wrong."""
+    """The expected arguments fit the schema; a case of the kind `valid` needs no change; a call of the kinds `types`
+    and `schema` is wrong."""
     for case in CASES.values():
         accepts = compile_check(parse(dumps(case.schema))).accepts
         assert all(accepts(parse(dumps(right))) for right in case.expected), case.id

@@ -79,7 +79,7 @@ async def test_a_result_that_complains_of_its_arguments_is_corrected(events: boo
         ("it is too long to be had whole", refusing(more=2_000_000), FIXED, 0),
     ],
 )
-async def test_a_result_goes_on_unchanged_where(why: str, server: McpServer, answer: Any, asked: int) -> None:
+async def test_returns_other_results_unchanged(why: str, server: McpServer, answer: Any, asked: int) -> None:
     async with rig(says(answer), server, LAYERS) as it:
         seen = await exchange(it.proxy.port, post("/mcp", NEGATIVE, ACCEPT, "X-Conversation-Id: c"))
         questions = len(it.asked())
@@ -105,7 +105,7 @@ class HeadFirst(McpServer):
 
 
 class _Gathers:
-    """What a server writes to."""
+    """The stream that a server writes to."""
 
     def __init__(self, whole: bytearray) -> None:
         self.write = whole.extend

@@ -1,4 +1,5 @@
-"""Every row of the seeds' decision tables, over real sockets: who is asked, and what reaches the tool."""
+"""Every row of the seeds' decision tables, over real sockets: the layer that is used, and the call that reaches the
+tool."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ PATTERNS = [
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("status", [400, 422])
-def test_layer_3_is_asked_about_every_error_that_the_seed_knows(pattern: str, status: int) -> None:
+def test_layer_3_handles_every_error_that_the_seed_knows(pattern: str, status: int) -> None:
     body = json.dumps({"error": f"location {pattern} x"}).encode()
     failure = classify_answer(UpstreamReply(status, (("content-type", "application/json"),), body), 0.0)
     assert failure is not None

@@ -1,4 +1,5 @@
-"""What a correction never does: send what was not judged, run a tool twice, change what stood right, show a secret."""
+"""Actions that a correction never takes: send a call that was not validated, run a tool twice, change a right value,
+show a secret."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def whole(**arguments: Any) -> dict[str, Any]:
 
 
 # --- who is asked -----------------------------------------------------------------------------------------------------
-async def test_a_valid_call_is_never_asked_about_and_goes_on_as_it_came() -> None:
+async def test_forwards_a_valid_call_unchanged_without_a_question() -> None:
     body = b'{ "unit": "kelvin", "lat": 1.10 }'
     async with rig(says(FIXED), replies(OK), route()) as it:
         seen = await it.proxy.post("/w", body)
@@ -61,7 +62,7 @@ async def test_a_call_that_a_rule_repairs_is_not_asked_about() -> None:
         ("another body", "/w", b'{"unit": "kelvin"} {}', f"correct: {BOTH}"),
     ],
 )
-async def test_nobody_is_asked_about(why: str, path: str, body: bytes, keys: str) -> None:
+async def test_asks_no_model_for_other_calls(why: str, path: str, body: bytes, keys: str) -> None:
     routes = f"  - {{path: /w, upstream: tools, tool: weather, schema: {SCHEMA}, {keys}}}\n"
     async with rig(says(FIXED), replies(OK), routes) as it:
         await it.proxy.post(path, body)
@@ -76,7 +77,7 @@ async def test_a_dry_run_asks_nobody() -> None:
     assert [] == it.asked()
 
 
-async def test_nobody_is_asked_about_a_call_that_went_through_a_container() -> None:
+async def test_asks_no_model_about_a_call_that_went_through_a_container() -> None:
     routes = f"  - {{path: '/t/{{tool}}', upstream: tools, correct: {BOTH}}}\n"
     catalogue = (
         "{Math: {container: {functions: [add], auto_expand: dispatch}}, "
@@ -98,7 +99,7 @@ async def test_a_corrected_call_is_repaired_and_judged_by_the_same_rules() -> No
     )  # fmt: skip
 
 
-async def test_a_second_question_is_asked_about_the_correction_that_was_refused() -> None:
+async def test_a_second_question_is_about_the_rejected_correction() -> None:
     async with rig(says(whole(unit="fahrenheit"), FIXED), replies(OK), route()) as it:
         seen = await it.proxy.post("/w", WRONG)
     assert 200 == seen.status
@@ -136,14 +137,14 @@ async def test_a_corrected_call_takes_one_slot_of_its_cap() -> None:
 
 
 # --- never twice ------------------------------------------------------------------------------------------------------
-async def test_what_a_corrected_call_may_have_done_is_told_and_not_called_a_wrong_argument() -> None:
+async def test_returns_the_tools_error_after_a_corrected_call() -> None:
     async with rig(says(FIXED), replies(BOOM), route()) as it:
         seen = await it.proxy.post("/w", WRONG)
     assert (500, 1) == (seen.status, len(it.tool.seen))
     assert "toolcall-proxy; received-status=500" == seen.header("proxy-status")
 
 
-async def test_a_corrected_call_that_was_lost_is_told_as_lost() -> None:
+async def test_reports_a_lost_corrected_call_as_lost() -> None:
     async def lost(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _seen: Seen) -> None:
         raise ConnectionResetError
 
@@ -173,7 +174,7 @@ async def test_what_a_model_changed_beside_what_failed_is_put_back_and_the_rest_
     assert "validation_feedback;path=/unit" == seen.header("tool-corrections")
 
 
-async def test_a_model_that_changed_only_what_stood_right_is_asked_once_more() -> None:
+async def test_asks_once_more_when_a_model_changed_only_right_values() -> None:
     async with rig(says(whole(unit="rankine", lat=2), whole(unit="kelvin", lat=1)), replies(OK), route()) as it:
         seen = await it.proxy.post("/w", b'{"unit": "rankine", "lat": 1}')
     assert (200, ["out_of_scope", "delivered"]) == (seen.status, [outcome for _, outcome in it.outcomes()])
@@ -203,7 +204,7 @@ OPEN = """
         ("everything in a wrapper", {"args": {"path": "/a", "raw": True}}, {"path": "/a", "raw": True}),
     ],
 )
-async def test_a_model_that_does_what_the_hint_says_is_asked_once(why: str, sent: Any, meant: Any) -> None:
+async def test_asks_once_when_a_model_follows_the_hint(why: str, sent: Any, meant: Any) -> None:
     async with rig(says(whole(**meant)), replies(OK), OPEN + "    repair: off\n") as it:
         seen = await it.proxy.post("/f", json.dumps(sent).encode())
     assert (200, [meant]) == (seen.status, [json.loads(hit.body) for hit in it.tool.seen])
@@ -290,7 +291,7 @@ async def test_a_tool_cannot_claim_that_its_call_was_corrected() -> None:
 NEVER = {"can_fix": False}
 
 
-async def test_nobody_is_asked_twice_about_the_same_arguments() -> None:
+async def test_asks_only_once_about_the_same_arguments() -> None:
     async with rig(says(NEVER), replies(OK), route()) as it:
         seen = [await it.proxy.post("/w", WRONG, "X-Conversation-Id: c") for _ in range(2)]
     assert (["1/3", "2/3"], 2) == ([each.header("tool-attempt") for each in seen], len(it.asked()))

@@ -43,7 +43,7 @@ def test_every_tool_answers_at_its_path_on_one_connection(client: HTTPConnection
     assert (200, {"status": "ok", "calls": {path[1:]: 1 for path in sorted(TOOLS)}}) == ask(client, "GET", "/status")
 
 
-def test_the_tools_alone_end_on_sigterm_by_themselves() -> None:
+def test_the_tools_of_the_demo_end_on_sigterm() -> None:
     """The first process of a container gets no default for SIGTERM, and would run on until it is killed."""
     command = [sys.executable, "-m", "proxy.extensions.correction.samples", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""The endpoint is asked to answer in the form of the tool's schema, and without where it does not know that."""
+"""A question requests an answer in the form of the tool's schema, and no form if the endpoint does not support it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refuses(words: str, *statuses: str) -> Script:
     return replies(*(answer(status, error, JSON_TYPE) for status in statuses), completion(FIXED))
 
 
-async def test_the_answer_is_asked_for_in_the_form_of_the_tools_schema() -> None:
+async def test_requests_the_answer_in_the_form_of_the_tools_schema() -> None:
     async with rig(says(FIXED), replies(OK), ROUTE) as it:
         assert 200 == (await it.proxy.post("/w", WRONG)).status
     (asked,) = it.asked()
@@ -53,7 +53,7 @@ async def test_the_answer_is_asked_for_in_the_form_of_the_tools_schema() -> None
 
 
 @pytest.mark.parametrize("words", ["unknown field `response_format`", "'json_schema' is not supported", "bad grammar"])
-async def test_an_endpoint_that_does_not_know_the_form_is_asked_without_it_and_not_again(words: str) -> None:
+async def test_stops_requesting_a_form_that_the_endpoint_does_not_support(words: str) -> None:
     async with rig(refuses(words, "400 Bad Request", "422 Unprocessable"), replies(OK), ROUTE) as it:
         seen = [await it.proxy.post("/w", WRONG) for _ in range(2)]
     assert ["json_schema", "json_object", None, None] == [

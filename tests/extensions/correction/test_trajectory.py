@@ -1,4 +1,4 @@
-"""What is remembered of a conversation for layer 4: only where switched on, bounded, for a time, without secrets."""
+"""The memory of a conversation for layer 4: only if it is switched on, bounded, for a time, without secrets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JSON: Headers = (("Content-Type", "application/json"),)
 
 
 class Time:
-    """A clock that stands still until it is moved."""
+    """A clock that moves only when a test moves it."""
 
     now = 0.0
 
@@ -184,7 +184,7 @@ QUERY = "query: [{header: x-ask}, {meta: wish}, {body: /said}]"
 
 
 async def told(on: str, *requests: tuple[str, bytes, tuple[str, ...]]) -> str:
-    """The prompt of the one question that is asked in a conversation."""
+    """The prompt of the only question in a conversation."""
     async with rig(says(STOP), replies(GOT, NO), ROUTES % (on, on), endpoint=QUERY) as it:
         for path, body, headers in requests:
             await it.proxy.post(path, body, *headers)
@@ -211,7 +211,7 @@ async def test_the_wish_of_an_earlier_call_is_remembered() -> None:
     )
 
 
-async def test_nothing_is_kept_or_told_where_it_is_not_switched_on() -> None:
+async def test_keeps_and_shows_nothing_if_it_is_off() -> None:
     said = ("X-Conversation-Id: c", "X-Ask: sell 100")
     prompt = await told("trajectory: off", ("/a", b"{}", said), ("/b", b"{}", said))
     assert "User's wish: unknown\n\nEarlier calls and their results, oldest first:\nnone" in prompt
@@ -224,5 +224,5 @@ async def test_two_conversations_never_meet() -> None:
     assert "oldest first:\nnone" in prompt
 
 
-async def test_clients_known_by_their_address_alone_are_told_nothing_of_one_another() -> None:
+async def test_shows_no_calls_of_other_clients_known_only_by_their_address() -> None:
     assert "oldest first:\nnone" in await told("trajectory: on", ("/a", b"{}", ()), ("/b", b"{}", ()))

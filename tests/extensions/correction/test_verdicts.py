@@ -108,7 +108,7 @@ def test_both_shapes_of_the_seeds_are_read(
     assert action == (found.action if isinstance(found, ModelVerdict) else None)
 
 
-def test_bare_arguments_are_an_answer_to_layer_3_alone() -> None:
+def test_bare_arguments_are_an_answer_only_to_layer_3() -> None:
     assert Unusable.SHAPE is make_verdict({"lat": 1}, Layer.SEMANTIC_RETRY)
 
 

@@ -1,4 +1,4 @@
-"""What goes to the endpoint, and what the scripted one answers, is what the OpenAI SDK's own types describe."""
+"""The requests to the endpoint, and the scripted answers, match the OpenAI SDK's own types."""
 
 from __future__ import annotations
 

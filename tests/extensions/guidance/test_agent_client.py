@@ -45,7 +45,7 @@ def post(port: int, arguments: object) -> Response:
 
 
 @pytest.mark.parametrize("envelope", FORMATS)
-async def test_an_answer_a_retry_and_a_block_are_told_apart_in_every_format(envelope: str) -> None:
+async def test_distinguishes_an_answer_a_retry_and_a_block_in_every_format(envelope: str) -> None:
     route = f"{WEATHER}    envelope: {envelope}\n    attempts: {{max: 2}}\n"
     async with tool(replies(answer("200 OK", b'{"sky": "blue"}'))) as server, proxied(route, server.url) as proxy:
         good = read(await asyncio.to_thread(post, proxy.port, {"lat": 1}))
@@ -64,7 +64,7 @@ def test_the_tools_own_errors_are_its_answer() -> None:
     assert Answer({"a": 1}, 404) == read(Response(404, b'{"a": 1}'))
 
 
-def test_the_file_needs_python_alone() -> None:
+def test_the_file_imports_only_the_standard_library() -> None:
     tree = ast.parse(Path(agent_client.__file__).read_text(encoding="utf-8"))
     found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     found |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

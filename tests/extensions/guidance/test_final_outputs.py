@@ -48,7 +48,7 @@ def output(vendor: str) -> tuple[Any, tuple[str, ...]]:
     return json.loads(dumps(one)), made.losses
 
 
-def test_openai_gets_a_strict_response_format_and_the_losses_are_told() -> None:
+def test_openai_gets_a_strict_response_format_and_the_losses_are_listed() -> None:
     made, losses = output("openai")
     told = made["response_format"]["json_schema"]
     assert ("json_schema", "report", "The report.", True) == (

@@ -90,7 +90,7 @@ def test_every_example_of_every_real_tool_is_true(strict: bool) -> None:
 
 
 def is_right(policy: ToolPolicy, value: JsonValue) -> bool:
-    """Returns whether a right example goes on byte for byte."""
+    """Returns whether a right example is forwarded byte for byte."""
     decision = decided(policy, value)
     return isinstance(decision, Forward) and (decision.checked.arguments, decision.checked.repairs) == (
         dumps(value),
@@ -111,7 +111,7 @@ def test_a_report_only_tool_teaches_like_an_enforced_one() -> None:
     assert make_lesson(policy(WEATHER), decide) == make_lesson(policy(WEATHER, mode=Mode.REPORT), decide)
 
 
-def test_where_no_example_can_be_found_none_is_shown() -> None:
+def test_shows_no_example_if_none_can_be_found() -> None:
     impossible = policy({"type": "object", "properties": {"a": False}, "required": ["a"]})
     assert ((), ()) == (make_lesson(impossible, decide).right, make_lesson(impossible, decide).wrong)
     assert "CORRECT" not in write_section(impossible, decide)
@@ -131,7 +131,7 @@ def test_the_text_begins_with_the_header_and_the_rules() -> None:
     assert "(lat is missing; refused with VAL-001)" in text
 
 
-def test_a_container_a_final_output_and_a_tool_nobody_knows_are_told_apart() -> None:
+def test_containers_final_outputs_and_schemaless_tools_have_their_own_sections() -> None:
     container = Container("Math", functions=(ContainerFunction("Add"),))
     assert "First call 'Math' with NO arguments" in write_section(
         ToolPolicy("Math", None, "f", container=container), decide
@@ -150,7 +150,7 @@ def test_the_text_is_bounded_and_names_what_it_leaves_out(room: int) -> None:
     assert text == write_guidance(real_tools(), room, decide)
 
 
-def test_the_state_of_a_conversation_stands_below_the_rules() -> None:
+def test_the_state_of_a_conversation_follows_the_rules() -> None:
     states = [ToolState("weather", 2, 3, 1, 3), ToolState("search", 5, 5, 0, 3), ToolState("pay", None, None, 3, 3)]
     assert """\
 State of this conversation:
@@ -180,7 +180,7 @@ async def asked(proxy: Proxied, query: str = "") -> str:
     return seen.body.decode()
 
 
-async def test_the_page_gives_all_tools_or_those_that_are_asked_for() -> None:
+async def test_the_page_lists_all_tools_or_the_requested_ones() -> None:
     async with proxied(ROUTES) as proxy:
         whole, one = await asked(proxy), await asked(proxy, "?tool=search")
         wrong = await proxy.ask_admin("/-/guidance?tool=wether")
@@ -191,7 +191,7 @@ async def test_the_page_gives_all_tools_or_those_that_are_asked_for() -> None:
     assert (404, "no tool 'wether' is served here  (did you mean 'weather'?)") == (wrong.status, told(wrong)["error"])
 
 
-async def test_the_page_tells_where_a_conversation_stands_and_changes_nothing() -> None:
+async def test_the_page_shows_the_state_of_a_conversation_and_changes_nothing() -> None:
     async with tool(replies(OK)) as server, proxied(ROUTES, server.url) as proxy:
         for body in (b'{"lat": 1}', b'{"lat": 2}', b"{}"):
             await proxy.post("/weather", body, "X-Conversation-Id: c")
@@ -222,7 +222,7 @@ async def test_the_config_bounds_the_page() -> None:
         assert len(await asked(proxy)) < 2000
 
 
-async def test_the_tools_of_an_mcp_server_are_told_once_they_are_learned() -> None:
+async def test_lists_the_tools_of_an_mcp_server_once_they_are_learned() -> None:
     async with talk() as client:
         before = await asked(client.proxy)
         await client.ask(

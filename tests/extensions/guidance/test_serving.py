@@ -1,4 +1,5 @@
-"""Guidance where agents call: the tools that a caller may use, the state of its own conversation, what to do next."""
+"""Guidance at the agents' address: the tools that a caller may use, the state of the caller's conversation, the next
+step."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ async def ask_json(proxy: Proxied, path: str, *headers: str) -> Any:
     return json.loads((await ask(proxy, path, "Accept: application/json", *headers)).body)
 
 
-async def test_a_caller_is_told_of_the_tools_that_it_may_use() -> None:
+async def test_lists_the_tools_that_a_caller_may_use() -> None:
     async with proxied(ROUTES, **SERVED) as proxy:
         seen = await ask(proxy, "/guidance")
         anybody = await ask_json(proxy, "/guidance")

@@ -55,7 +55,7 @@ async def test_both_ports_fill_in_the_template(tmp_path: Path) -> None:
     assert served.body.startswith(f"Hello.\n\n{REACT_HEADER}\n\n# Tools\n## x\n".encode())
 
 
-def test_what_is_filled_in_is_not_looked_through_again_and_the_state_stands_where_it_is_wanted() -> None:
+def test_fills_in_values_once_and_puts_the_state_at_its_placeholder() -> None:
     states = [ToolState("{{tools}}", 1, 3, 0, 3)]
     told = write_state(states)
 
