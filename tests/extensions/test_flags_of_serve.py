@@ -19,6 +19,6 @@ from proxy.__main__ import main
         ("serve a.yaml --as mcp", "serve: --as goes only with --openapi\n"),
     ],
 )
-def test_rejects_words_that_cannot_stand_together(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejects_words_that_exclude_each_other(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(words.split())
     assert said in capsys.readouterr().err

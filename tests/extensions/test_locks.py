@@ -20,14 +20,14 @@ from proxy.plugins import list_plugins
 pytestmark = pytest.mark.locks
 
 ROOT: Final = Path(__file__).parents[2]
-# What the rest's own tests need of the repository.
+# The parts of the repository that the rest's own tests need.
 COPIED: Final = (
     "proxy", "schemas", "tests", "docs", "helm", "benchmarks", ".ci", "Makefile", "README.md", "CHANGELOG.md",
     "CONTRIBUTING.md", "Dockerfile", "LICENSE", "config.example.yaml", "pyproject.toml", "requirements.lock",
     "requirements-dev.lock", ".gitignore", ".dockerignore", "mkdocs.yml",
 )  # fmt: skip
-# The tests that are run on the rest: what decides, reads the config, lists the verbs, and serves calls end to end. The
-# rules of the architecture look at one file or at imports alone, so that no part of a tree that keeps them breaks one.
+# The tests that run on the rest: they decide, read the config, list the verbs, and serve calls end to end. The rules of
+# the architecture look only at one file or at imports, so that no part of a tree that keeps them breaks one.
 TRIED: Final = (
     "tests/core/test_decide.py", "tests/core/test_envelope.py", "tests/config",
     "tests/cli", "tests/scenarios", "tests/serving/test_calls.py", "tests/serving/test_operator.py",

@@ -1,4 +1,4 @@
-"""docs/callout.md: its service runs as it stands and does what the page says; its tables and schemas are the code's."""
+"""docs/callout.md: its service runs unchanged and does what the page says; its tables and schemas are the code's."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ async def test_an_answer_too_long_to_be_shown_counts_as_a_failure(on_failure: st
     assert (status == 200) is (b"4444" in seen.body)
 
 
-async def test_a_long_stream_goes_on_whole_if_the_call_out_fails_open() -> None:
+async def test_a_long_stream_arrives_whole_if_the_call_out_fails_open() -> None:
     body = b"x" * 50_000
     chunked = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunked += b"%x\r\n%b\r\n" % (len(body), body) * 3 + b"0\r\n\r\n"

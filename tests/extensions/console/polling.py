@@ -2,9 +2,10 @@
 
     python -m tests.extensions.console.polling [--readers 10] [--seconds 20] [--rate 20] [--kept 2000]
 
-2,000 calls are kept before it begins. Each reader asks for the data of two open pages: the calls that contain a word
-(new ones only, every second), the overview and the header's overview (each every two seconds). Both overviews accept an
-answer as old as the pages accept. No test does this: a figure of time says nothing on a busy machine.
+2,000 calls are kept before it begins. Each reader asks for the data of two open pages. Each page asks for the calls
+that contain a word (new ones only, every second), the overview and the header's overview (each every two seconds). Both
+overviews accept an answer as old as the pages accept. No test does this: a figure of time says nothing on a busy
+machine.
 """
 
 from __future__ import annotations

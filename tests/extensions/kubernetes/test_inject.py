@@ -146,7 +146,7 @@ def test_what_a_cluster_gave_out_can_be_applied_while_its_state_changes(folder: 
     assert ["u"] * 3 == [each["metadata"]["uid"] for each in made if each["kind"] != "ConfigMap"]
 
 
-def test_what_the_tool_has_of_its_own_is_kept(folder: Path) -> None:
+def test_keeps_the_probes_and_hooks_of_the_tool(folder: Path) -> None:
     manifest = yaml.safe_load(DEPLOYMENT)
     spec = manifest["spec"]["template"]["spec"]
     spec["terminationGracePeriodSeconds"] = 900

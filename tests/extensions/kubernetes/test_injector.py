@@ -1,4 +1,4 @@
-"""The injector's policies as the chart renders them. CEL is compiled by an API server alone (`make cluster`)."""
+"""The injector's policies as the chart renders them. Only an API server compiles CEL (`make cluster`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_policies_are_those_of_the_clusters_version() -> None:
     )
 
 
-def test_a_release_may_be_the_injector_alone() -> None:
+def test_a_release_may_consist_of_only_the_injector() -> None:
     made = {each["kind"] for each in render(shape="library", injector__enabled=True)}
     assert made == {each for each in made if "AdmissionPolicy" in each}
 
@@ -103,7 +103,7 @@ def test_what_is_not_injected_is_refused(value: str) -> None:
 
 @pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
 def test_a_pod_that_wants_nothing_meets_no_policy(kind: str) -> None:
-    """Match conditions know the pod alone: what named its namespace there failed, and every pod was refused."""
+    """Match conditions know only the pod: a condition on its namespace failed there, and every pod was refused."""
     made = policies()
     of_pod, of_namespace = (made[kind, f"{INJECT}{end}"]["spec"] for end in ("", "-namespace"))
     conditions = [each["expression"] for spec in (of_pod, of_namespace) for each in spec["matchConditions"]]
@@ -135,7 +135,7 @@ def test_the_services_of_a_namespace_are_the_parameters_of_its_pods_and_the_othe
 
 @pytest.mark.parametrize("case", ["gateway", "tool", "tool-plain"])
 def test_the_charts_own_pods_want_no_sidecar_in_a_marked_namespace(case: str) -> None:
-    """Those of the hooks too: a check of the config must not wait for a ConfigMap that is not there."""
+    """The pods of the hooks, too: a check of the config must not wait for a missing ConfigMap."""
     templates = [
         each if each["kind"] == "Pod" else each["spec"]["template"]
         for each in render(case)

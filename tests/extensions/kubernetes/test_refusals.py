@@ -129,7 +129,7 @@ def test_what_would_be_unguarded_is_refused_with_line_and_remedy(
     assert [said] == folder.refuse(DEPLOYMENT.replace(before, after, 1), SERVICE)
 
 
-def test_all_obstacles_are_told_at_once(folder: Folder) -> None:
+def test_reports_all_obstacles_at_once(folder: Folder) -> None:
     both = DEPLOYMENT.replace(ONE, ONE.replace("8000", "9101"))
     both = both.replace("    spec:\n", "    spec:\n      hostNetwork: true\n", 1)
     assert ["11", "15"] == [line.partition(":")[0] for line in folder.refuse(both, SERVICE)]
@@ -160,7 +160,7 @@ def test_hooks_that_use_the_ports_name_get_its_number_like_probes(folder: Folder
 
 
 # --- Services ---------------------------------------------------------------------------------------------------------
-def test_a_service_that_leads_where_no_container_names_a_port_is_refused(folder: Folder) -> None:
+def test_rejects_a_service_that_leads_to_a_port_that_no_container_names(folder: Folder) -> None:
     assert [
         "26: service/weather leads to port 9101 of deployment/weather, past the proxy. If calls come there, the "
         "config's upstream 'weather' has to lead there (it leads to 8000). If not, name it in the container's `ports`"
@@ -177,7 +177,7 @@ def test_a_service_that_selects_a_pod_without_a_proxy_too_is_refused(folder: Fol
     ] == folder.refuse(DEPLOYMENT, second, SERVICE)
 
 
-def test_a_service_of_another_namespace_is_left_alone(folder: Folder) -> None:
+def test_keeps_a_service_of_another_namespace(folder: Folder) -> None:
     here, there = (text.replace("name: weather\n", f"name: weather\n  namespace: {space}\n", 1)
                    for text, space in ((DEPLOYMENT, "a"), (SERVICE, "b")))  # fmt: skip
     made = folder.inject(here, there)
@@ -211,7 +211,7 @@ def test_other_workloads_and_services_are_left_with_a_note(folder: Folder) -> No
 
 
 # --- configs ----------------------------------------------------------------------------------------------------------
-def test_each_workload_has_a_config_of_its_own_and_a_second_run_touches_nothing_of_the_first(folder: Folder) -> None:
+def test_each_workload_has_its_own_config_and_a_second_run_changes_nothing_of_the_first(folder: Folder) -> None:
     second = DEPLOYMENT.replace("weather", "second").replace("Deployment", "StatefulSet")
     names = [
         each["metadata"]["name"] for each in load(folder.inject(DEPLOYMENT, second)) if each["kind"] == "ConfigMap"
@@ -313,7 +313,7 @@ def test_what_nothing_in_the_pod_provides_is_refused_with_its_line(folder: Folde
     assert "the preStop hook needs the token too  (write ${file:/run/secrets/toolcall-proxy/KEY} or" in folder.said
 
 
-def test_a_secret_is_mounted_and_the_hook_told(folder: Folder) -> None:
+def test_mounts_a_secret_and_passes_it_to_the_hook(folder: Folder) -> None:
     token = "${file:/run/secrets/toolcall-proxy/token}"
     config = CONFIG.replace("admin: {", f'admin: {{ token: "{token}", ')
     config = config.replace('8000" }', '8000", headers: { set: { x-key: "${KEY}" } } }')

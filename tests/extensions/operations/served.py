@@ -22,7 +22,7 @@ from tests.serving.wire import Seen, exchange
 TRIPS: JsonValue = yaml.safe_load((Path(__file__).parent / "trips.yaml").read_text(encoding="utf-8"))
 
 
-# Stands for the service's address in an imported config, which is made once for all tests of a description.
+# The placeholder of the service's address in an imported config, which is made once for all tests of a description.
 _UPSTREAM: Final = "http://upstream.test"
 
 

@@ -256,7 +256,7 @@ async def test_an_error_of_the_service_is_explained_as_on_every_http_route(reply
     assert told in text_of(result)
 
 
-async def test_an_error_of_the_service_goes_on_unchanged_where_the_operator_wants_that() -> None:
+async def test_returns_an_error_of_the_service_unchanged_if_the_operator_wants_that() -> None:
     route = ROUTE.replace("operations: all", "operations: all, upstream_errors: passthrough")
     async with (
         tool(replies(answer("409 Conflict", b'{"a": 1}'))) as server,

@@ -60,7 +60,7 @@ def in_path(text: str, schema: Any, **more: Any) -> list[tuple[str, str]]:
         ("p=x", {"anyOf": [{"type": "integer"}, {"enum": ["x"]}]}, {}),
     ],
 )
-def test_what_the_schema_takes_goes_on(query: str, schema: Any, how: Any) -> None:
+def test_accepts_a_query_that_its_schema_accepts(query: str, schema: Any, how: Any) -> None:
     assert [] == in_query(query, schema, **how)
 
 
@@ -89,7 +89,7 @@ def test_what_it_does_not_take_is_refused(query: str, schema: Any, how: Any, mes
     assert ("error", message) == in_query(query, schema, **how)[0]
 
 
-def test_an_undeclared_name_is_reported_and_goes_on() -> None:
+def test_reports_an_undeclared_name_as_a_warning() -> None:
     assert [("warning", "Unknown query parameter 'debug'")] == in_query("p=3&debug=1", INTEGER)
 
 

@@ -170,7 +170,7 @@ def test_what_cannot_be_judged_is_relayed_when_asked_for(tmp_path: Path, capsys:
     assert f"  PUT /note  {why}  {RELAY}" in capsys.readouterr().out
 
 
-def test_a_file_needs_to_be_told_where_its_server_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_needs_the_address_of_its_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == imported(tmp_path, str(DATA / "bookshop.json"))
     assert (
         "import: the description says nothing about where its server is  (add --upstream URL)\n"
@@ -275,7 +275,7 @@ def test_names_and_paths_that_a_config_cannot_have_are_changed_or_left_out(
     assert "POST /own                 it runs on another server" in said
 
 
-def test_a_clients_way_around_the_proxy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_a_clients_way_around_the_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     described = {**copy.deepcopy(BOOKSHOP), "servers": [{"url": "https://shop.test/v1"}]}
     with shop(described) as running:
         assert 0 == imported(tmp_path, running.url, "--upstream", f"http://127.0.0.1:{running.port}")

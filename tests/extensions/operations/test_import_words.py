@@ -1,4 +1,4 @@
-"""Words of `import openapi` and `serve --openapi` that cannot stand together are named."""
+"""Options of `import openapi` and `serve --openapi` that exclude each other are named."""
 
 from __future__ import annotations
 

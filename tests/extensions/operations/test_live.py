@@ -34,9 +34,7 @@ def test_a_source_as_it_was_is_no_finding(tmp_path: Path, config: str, capsys: p
         assert ("", "") == tuple(capsys.readouterr())
 
 
-def test_what_has_changed_is_told_by_its_pointer(
-    tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lists_changes_by_their_pointers(tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
     with shop() as running:
         imported(tmp_path, running, capsys)
         now = copy.deepcopy(BOOKSHOP)
@@ -77,7 +75,7 @@ def test_an_edit_of_ones_own_is_no_drift(tmp_path: Path, config: str, capsys: py
         assert 0 == main(["check", config, "--live", "-q"])
 
 
-def test_a_schema_that_guards_less_than_it_says_now_is_told(
+def test_reports_a_schema_that_now_guards_less_than_it_says(
     tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with shop() as running:
@@ -130,7 +128,7 @@ def test_a_config_without_a_record_has_nothing_to_compare(
     )
 
 
-def test_a_source_that_is_gone_is_told(tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_a_source_that_is_gone(tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]) -> None:
     with shop() as running:
         imported(tmp_path, running, capsys)
     assert 2 == main(["check", config, "--live", "-q"])

@@ -1,4 +1,5 @@
-"""What two services could read in two ways is never forwarded, and never written; what all read alike arrives."""
+"""Text that two services could read in two ways is never forwarded, and never written; text that all read alike
+arrives."""
 
 from __future__ import annotations
 
@@ -134,7 +135,7 @@ async def test_a_cookie_that_some_service_reads_otherwise_is_refused(cookie: str
         'x="a, b"; n=5',
     ],
 )
-async def test_a_cookie_that_all_read_alike_goes_on_beside_any_other(cookie: str) -> None:
+async def test_forwards_a_cookie_that_all_read_alike_with_any_other(cookie: str) -> None:
     async with service() as (server, port):
         assert 200 == (await ask(port, "GET", "/c", b"", f"Cookie: {cookie}")).status
     assert [cookie] == [each.header("cookie") for each in server.seen]
@@ -172,7 +173,7 @@ async def test_a_parameter_that_some_service_finds_elsewhere_is_refused(query: s
 
 
 @pytest.mark.parametrize("query", ["q=a;b", "q=a;b=c&limit=5", "limit=5&amp;x=1", "q=a%3Blimit=999"])
-async def test_what_folds_to_no_declared_name_goes_on(query: str) -> None:
+async def test_forwards_a_name_that_folds_to_no_declared_one(query: str) -> None:
     assert (200, 1) == await get(f"/s?{query}")
 
 

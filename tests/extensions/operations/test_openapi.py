@@ -23,7 +23,7 @@ def described(schema: JsonValue, version: str = "3.0.3", schemas: JsonValue = No
 
 
 def beside(**more: JsonValue) -> JsonValue:
-    """A description of OpenAPI 3.2 whose one path has no method but what stands beside them."""
+    """A description of OpenAPI 3.2 whose one path has these keys and no method."""
     return {"openapi": "3.2.0", "paths": {"/things": more}}
 
 
@@ -34,7 +34,7 @@ def translated(schema: JsonValue, version: str = "3.0.3", schemas: JsonValue = N
 
 
 def body_of(made: ImportedOperation) -> JsonValue:
-    """The schema of the body alone, also where it is one argument among others."""
+    """The schema of only the body, even if the body is one argument among others."""
     if not made.request.body_argument:
         return made.schema
     body = made.schema["properties"][made.request.body_argument]
@@ -264,13 +264,13 @@ CLOSED = {"type": "object", "properties": {"n": {}}, "additionalProperties": Fal
         ({}, False),
     ],
 )
-def test_members_of_a_body_stand_beside_parameters_where_nothing_counts_them(body: JsonValue, spread: bool) -> None:
+def test_members_of_a_body_join_the_parameters_if_nothing_counts_them(body: JsonValue, spread: bool) -> None:
     made = import_operation(described(body, "3.1.0", parameters=[QUERY]), "make")
     assert ("" if spread else "body") == made.request.body_argument
     compile_check(made.schema)
 
 
-def test_two_operations_of_one_name_are_told_apart_by_path() -> None:
+def test_distinguishes_two_operations_of_one_name_by_path() -> None:
     document = described({"type": "object"})
     document["paths"]["/others"] = document["paths"]["/things"]
     assert ("2 operations are called 'make'", "name it by method and path: `POST /things`") == refused(document)

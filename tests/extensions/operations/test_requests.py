@@ -1,4 +1,4 @@
-"""Operations of an HTTP API behind the proxy: what is right goes on byte for byte, what is wrong never arrives."""
+"""Operations of an HTTP API behind the proxy: a right request is forwarded byte for byte, a wrong one never arrives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("method", "target", "body", "headers"), RIGHT)
-async def test_a_right_request_goes_on_byte_for_byte(
+async def test_forwards_a_right_request_byte_for_byte(
     method: str, target: str, body: bytes, headers: tuple[str, ...]
 ) -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
@@ -65,7 +65,7 @@ async def test_a_right_request_goes_on_byte_for_byte(
         ("POST", "/login", b"user=%41&days=30.0", (FORM,), "/login", b"user=%41&days=30"),
     ],
 )  # fmt: skip
-async def test_only_what_was_damaged_is_written_anew(
+async def test_rewrites_only_the_damaged_parts(
     method: str, target: str, body: bytes, headers: tuple[str, ...], sent: str, arrives: bytes
 ) -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
@@ -155,7 +155,7 @@ async def test_reports_no_parameter_as_missing_that_was_sent_twice() -> None:
     assert ("Send it once" in content, "missing" in content) == (True, False), content
 
 
-async def test_a_parameter_under_another_spelling_is_not_told_as_missing_too() -> None:
+async def test_a_parameter_in_another_spelling_is_not_reported_as_missing_too() -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
         seen = await ask(port, "GET", "/airports?Q=ab")
 

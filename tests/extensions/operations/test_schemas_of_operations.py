@@ -85,7 +85,7 @@ def test_the_schema_of_a_parameter_is_looked_at_like_that_of_a_tool(tmp_path: Pa
         assert [told] == found
 
 
-def test_an_imported_operation_is_served_and_told_of(tmp_path: Path) -> None:
+def test_serves_an_imported_operation_and_notes_its_unknown_keyword(tmp_path: Path) -> None:
     body = {"content": {"application/json": {"schema": {"type": "object", "properties": LAT, "requird": ["lat"]}}}}
     document = {
         "openapi": "3.1.0",

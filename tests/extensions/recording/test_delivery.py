@@ -89,7 +89,7 @@ async def test_what_the_receiver_does_not_want_is_not_sent_twice(status: int) ->
     assert ([("refused", status)], 1) == (receiver.told, len(receiver.got))
 
 
-async def test_nobody_waits_for_a_full_queue_and_what_is_lost_is_told() -> None:
+async def test_a_full_queue_keeps_nobody_waiting_and_its_losses_are_reported() -> None:
     receiver = Receiver()
     for _ in range(MOST_WAITING + 2):
         receiver.delivery.put({})

@@ -44,7 +44,8 @@ TAKEN = answer("204 No Content", b"")
 
 @dataclass(frozen=True)
 class Kind:
-    """How a conversation escalates: the answers of the tool, and calls of which the last is the escalation."""
+    """A way in which a conversation escalates: the answers of the tool, and calls of which the last is the
+    escalation."""
 
     path: str
     bodies: tuple[str, ...]
@@ -106,7 +107,7 @@ async def _waiting(proxy: Proxied) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-async def test_an_escalation_is_told_once_to_everybody(kind: Kind) -> None:
+async def test_reports_an_escalation_once_in_every_channel(kind: Kind) -> None:
     headers = [NAMED] if kind.named else []
     async with tool(replies(*kind.answers or (TAKEN,))) as upstream, tool(replies(TAKEN)) as hook:
         told = f"{{webhook: '{hook.url}/hook', secret: s3cret}}"

@@ -87,7 +87,7 @@ async def test_a_call_is_a_server_span_and_each_send_a_client_span(monkeypatch: 
     assert (TRACE, whole.span_id) == (line["trace_id"], line["span_id"])
 
 
-async def test_a_request_without_a_parent_begins_a_trace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_without_a_parent_starts_a_new_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     async with collector() as received, tool(replies(OK)) as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=tools")
@@ -133,7 +133,7 @@ async def test_the_standard_sampler_is_heard(monkeypatch: pytest.MonkeyPatch) ->
     assert ([], "00") == (received.spans, parent_of(server.seen[0])[2])
 
 
-async def test_failures_are_told_and_an_unknown_tool_gets_no_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reports_failures_and_gives_an_unknown_tool_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = WEATHER + "    resend: {max: 0}\n  - {path: '/tools/{tool}', upstream: tools, tools: [weather]}\n"
     catalogue = "{weather: {schema: {type: object}}}"
     async with collector() as received:
@@ -153,7 +153,7 @@ async def test_failures_are_told_and_an_unknown_tool_gets_no_name_of_its_own(mon
     assert ("connection_refused", "connection_refused") == (sent.failed, sent.attributes["error.type"])
 
 
-async def test_a_correction_is_told_with_gominds_events(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_correction_has_gominds_events(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = WEATHER + "    correct: {validation_feedback: on}\n"
     async with collector() as received:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
@@ -174,7 +174,7 @@ async def test_a_correction_is_told_with_gominds_events(monkeypatch: pytest.Monk
     assert whole.started <= chat.started <= chat.ended <= sent.started
 
 
-async def test_a_trace_told_in_an_mcp_message_goes_on_and_its_bytes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_continues_the_trace_of_an_mcp_message_and_keeps_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"traceparent": PARENT.removeprefix("traceparent: "), "tracestate": "vendor=1"}
     async with collector() as received:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
@@ -338,7 +338,7 @@ async def told_with(monkeypatch: pytest.MonkeyPatch, **variables: str) -> tuple[
     [{"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}],
     ids=str,
 )
-async def test_off_the_clients_own_trace_goes_on_untouched(
+async def test_forwards_the_clients_trace_untouched_if_traces_are_off(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen, lines = await told_with(monkeypatch, **variables)
@@ -390,7 +390,7 @@ def test_off_the_libraries_are_not_even_loaded() -> None:
     assert 0 == subprocess.run([sys.executable, "-c", script], check=False).returncode
 
 
-def test_traces_that_are_asked_for_need_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_traces_need_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     path = tmp_path / "config.yaml"
     path.write_text("version: 1\ntelemetry: {traces: otlp}\nupstreams: {t: {url: http://127.0.0.1:9}}\n"

@@ -1,4 +1,5 @@
-"""Recorded calls: written with stand-ins that keep the verdict, replayed to their fate, compared over two configs."""
+"""Recorded calls: written with substitutes of values that keep the verdict, replayed to their outcome, compared over
+two configs."""
 
 from __future__ import annotations
 
@@ -175,7 +176,7 @@ async def test_a_running_proxy_records_and_its_lines_replay(
     assert b"3 calls" in told.err
 
 
-async def test_a_recorder_is_asked_nothing_before_a_reload_switches_it_on_nor_after_one_switches_it_off(
+async def test_records_only_between_the_reloads_that_switch_it_on_and_off(
     tmp_path: Path,
 ) -> None:
     config, calls = tmp_path / "c.yaml", tmp_path / "calls.jsonl"
@@ -237,7 +238,7 @@ def test_several_processes_say_what_one_says(tmp_path: Path, capsys: pytest.Capt
     assert (600, 150, 3) == (found[0]["calls"], found[0]["newly_refused"], found[0]["changes"][0]["line"])
 
 
-def test_what_a_new_config_refuses_and_accepts_is_told_with_its_place(
+def test_lists_what_a_new_config_rejects_and_accepts_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new = json.loads(json.dumps(SCHEMA))
@@ -349,7 +350,7 @@ async def test_without_a_record_the_console_says_what_to_switch_on() -> None:
     assert (400, True) == (found.status, "`record: {file: ...}`" in told(found)["error"])
 
 
-def test_a_stand_in_of_a_number_s_text_tells_nothing_of_a_schema_that_asks_for_a_number(
+def test_cannot_tell_the_verdict_if_a_schema_wants_a_number_for_recorded_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new = json.loads(json.dumps(SCHEMA))
@@ -391,7 +392,7 @@ SAID = st.sampled_from(
 
 
 @given(ASKED, ASKED, ASKED, SAID)
-def test_what_is_told_of_a_line_with_stand_ins_is_true_of_the_call_itself(
+def test_a_comparison_over_substituted_values_is_true_of_the_call_itself(
     recorded: Any, old: Any, new: Any, said: str
 ) -> None:
     policies = [

@@ -125,7 +125,7 @@ def test_a_schema_that_does_not_compile_is_a_refusal_that_says_so(replay: Any) -
     assert second["decision"] == "forward"
 
 
-def test_lines_that_are_no_cases_are_named_and_the_rest_goes_on(replay: Any) -> None:
+def test_names_lines_that_are_no_cases_and_replays_the_rest(replay: Any) -> None:
     bad = 'nonsense\n\n[]\n{"id": 1}\n' + json.dumps({"id": 1, "schema": {}, "sent": {}}) + "\n"
     code, lines, said = replay(bad + case("good", "{}", {}))
     assert code == 2
@@ -179,7 +179,7 @@ RECORDED = '{"v": 1, "route": "/a", "tool": "t", "sent": "{}", "masked": [], "fa
     ],
     ids=["cut-off gzip", "masked null", "errors that are no pairs"],
 )
-def test_a_damaged_record_is_told_with_its_place(
+def test_reports_a_damaged_record_with_its_place(
     verb: str, input_: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, calls = tmp_path / "config.yaml", tmp_path / "calls.jsonl"

@@ -74,7 +74,7 @@ def test_changes_of_type_are_gominds_event_and_others_are_not() -> None:
     assert () == whole(repairs=repairs[1:]).events
 
 
-def test_the_events_of_the_correction_layers_are_told_as_they_are() -> None:
+def test_keeps_the_events_of_the_correction_layers_unchanged() -> None:
     events = [
         Event("validation_feedback_started", 10.2),
         Event("validation_feedback_success", 10.4, {"retry_number": 1}),

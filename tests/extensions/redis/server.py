@@ -63,7 +63,7 @@ class Server:
         self.wait()
 
     def wait(self) -> None:
-        """Waits until it answers: by then it listens at all its ports and sockets, not at the first of them alone."""
+        """Waits until it answers: by then it listens at all its ports and sockets, not only at the first of them."""
         for _ in range(3000):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 10) as asking:
                 asking.sendall(b"PING\r\n")

@@ -1,5 +1,5 @@
-"""What becomes of attempts and call counts when the shared store goes away and comes back. The store is played by the
-test: it answers, refuses or keeps silent when told to."""
+"""Attempts and call counts when the shared store goes away and comes back. The test plays the store, which answers,
+refuses or keeps silent as the test says."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class Pauses:
-    """Sleeps until told to go on; remembers how long it was asked to."""
+    """Sleeps until the test continues it; remembers the requested seconds."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
@@ -194,14 +194,14 @@ def over(*names: str) -> Episode:
 
 
 # --- away -------------------------------------------------------------------------------------------------------------
-async def test_counting_goes_on_where_the_store_left_off(case: Case) -> None:
+async def test_counting_continues_at_the_store_s_last_count(case: Case) -> None:
     await case.store.fail("k", attempt("a"), 60)
     case.remote.gone = "ConnectionError"
     recorded = await case.store.fail("k", attempt("b"), 60)
     assert episode("a", "b") == recorded.episode == await case.store.look("k")
 
 
-async def test_an_episode_learnt_by_looking_goes_on_as_well(case: Case) -> None:
+async def test_an_episode_learnt_by_looking_continues_as_well(case: Case) -> None:
     other = case.another()
     await other.fail("k", attempt("a"), 60)
     await case.store.look("k")
@@ -235,7 +235,7 @@ async def test_a_store_that_is_away_is_not_asked_again_by_calls(case: Case) -> N
     assert asked == len(case.remote.asked)
 
 
-async def test_going_away_and_coming_back_is_told_once_each(case: Case) -> None:
+async def test_reports_a_loss_and_a_return_once_each(case: Case) -> None:
     case.remote.gone = "ConnectionError: refused"
     for number in range(3):
         await case.store.fail("k", attempt(str(number)), 60)
@@ -281,7 +281,7 @@ async def test_the_operator_sees_what_this_process_knows(case: Case) -> None:
 
 
 # --- back again -------------------------------------------------------------------------------------------------------
-async def test_what_was_counted_meanwhile_is_added(case: Case) -> None:
+async def test_adds_the_local_counts_when_the_store_comes_back(case: Case) -> None:
     other = case.another()
     await case.store.fail("k", attempt("a"), 60)
     case.remote.gone = "ConnectionError"
@@ -295,7 +295,7 @@ async def test_what_was_counted_meanwhile_is_added(case: Case) -> None:
     assert 3 == await other.reserve("cap", 3, 60)
 
 
-async def test_an_episode_that_ended_meanwhile_is_over(case: Case) -> None:
+async def test_an_episode_that_ended_while_the_store_was_away_is_over(case: Case) -> None:
     await case.store.fail("k", attempt("a"), 60)
     case.remote.gone = "ConnectionError"
     assert episode("a") == await case.store.clear("k")
@@ -312,7 +312,7 @@ async def test_what_began_after_such_an_end_is_all_there_is(case: Case) -> None:
     assert replace(episode("b"), digests=(("a", 1), ("b", 1))) == await case.store.look("k")
 
 
-async def test_a_slot_given_back_meanwhile_is_free(case: Case) -> None:
+async def test_a_slot_given_back_while_the_store_was_away_is_free(case: Case) -> None:
     await case.store.reserve("cap", 1, 60)
     case.remote.gone = "ConnectionError"
     await case.store.release("cap")
@@ -320,7 +320,7 @@ async def test_a_slot_given_back_meanwhile_is_free(case: Case) -> None:
     assert 1 == await case.store.reserve("cap", 1, 60)
 
 
-async def test_what_has_expired_meanwhile_is_not_added(case: Case) -> None:
+async def test_does_not_add_counts_that_expired_while_the_store_was_away(case: Case) -> None:
     case.remote.gone = "ConnectionError"
     await case.store.fail("k", attempt("a"), 60)
     case.clock.seconds += 60
@@ -380,7 +380,7 @@ async def test_a_look_if_known_waits_for_nothing_and_what_another_process_counte
     assert (episode("a"), over("a")) == (await case.store.clear("k"), await other.look("k"))
 
 
-async def test_an_answered_look_ends_the_episode_before_the_caller_goes_on_even_if_it_was_not_read_yet(
+async def test_an_answered_look_ends_the_episode_even_before_its_answer_is_read(
     case: Case,
 ) -> None:
     other = case.another()
@@ -389,7 +389,7 @@ async def test_an_answered_look_ends_the_episode_before_the_caller_goes_on_even_
     assert episode("a") == await case.store.clear("k")
 
 
-async def test_where_the_look_ahead_found_nothing_nothing_is_asked_for_at_the_end(case: Case) -> None:
+async def test_requests_nothing_at_the_end_if_the_look_ahead_found_nothing(case: Case) -> None:
     assert await case.store.look("k", if_known=True) is None
     assert await case.store.clear("k") is None
     assert ["probe", "look"] == case.remote.asked

@@ -31,8 +31,8 @@ RATES = st.lists(
     st.builds(Rate, st.just(""), st.integers(1, 30 * SECOND), st.integers(1, 4)), min_size=1, max_size=3
 ).map(lambda rates: [Rate(f"{{s}}/{number}", rate.interval, rate.burst) for number, rate in enumerate(rates)])
 STEPS = st.lists(st.integers(-5 * SECOND, 40 * SECOND) | st.just(0), min_size=1, max_size=30)
-# The life of a key runs by the server's own clock, which is not the `now` of the test: a short one could end before
-# the test has read the key.
+# The life of a key runs by the server's own clock, which is not the `now` of the test. A short one could end before the
+# test has read the key.
 KEEP_FOR_EVER = """
 local found = take(tonumber(ARGV[1]), {unpack(ARGV, 2)})
 for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end

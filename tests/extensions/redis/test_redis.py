@@ -250,9 +250,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-async def test_tls_with_a_certificate_of_its_own_and_a_stranger_is_not_trusted(
-    tmp_path: Path, certificates: Path
-) -> None:
+async def test_accepts_tls_with_a_pinned_certificate_and_rejects_a_stranger(tmp_path: Path, certificates: Path) -> None:
     port = take_port()
     files = ["--tls-cert-file", f"{certificates}/server.pem", "--tls-key-file", f"{certificates}/server.key"]
     trusted = UpstreamTls(
@@ -333,7 +331,7 @@ def node_size(node: Server) -> int:
 
 
 async def form_cluster(nodes: list[Server]) -> None:
-    """Gives each of three nodes a third of the slots and lets them meet."""
+    """Assigns a third of the slots to each of three nodes and lets them meet."""
     thirds = [(0, 5460), (5461, 10922), (10923, 16383)]
     for node, (first, last) in zip(nodes, thirds, strict=True):
         with node.client() as client:

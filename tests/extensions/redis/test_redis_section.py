@@ -48,7 +48,7 @@ def told(tmp_path: Path, state: str, **environ: str) -> list[str]:
         ("redis+unix:///run/r.sock?database=4", RedisSettings(hosts=(), unix_socket="/run/r.sock", database=4)),
     ],
 )
-def test_a_url_says_where_the_store_is(url: str, shared: RedisSettings) -> None:
+def test_parses_the_address_of_the_store_from_a_url(url: str, shared: RedisSettings) -> None:
     assert shared == parse_url(url)
 
 
@@ -68,7 +68,7 @@ def test_a_url_says_where_the_store_is(url: str, shared: RedisSettings) -> None:
         ("redis+unix://run/r.sock", "redis+unix:///path"),
     ],
 )
-def test_what_is_no_url_of_a_store_is_told_without_showing_it(tmp_path: Path, url: str, words: str) -> None:
+def test_rejects_a_wrong_url_of_a_store_without_showing_it(tmp_path: Path, url: str, words: str) -> None:
     with pytest.raises(UrlError, match=re.escape(words)):
         parse_url(url)
     secret = url.replace("://", f"://user:{SECRET}@", 1)
@@ -91,7 +91,7 @@ def test_everything_a_config_says_of_the_store_reaches_it(tmp_path: Path) -> Non
     ) == made.shared  # fmt: skip
 
 
-def test_where_the_config_alone_is_read_the_url_may_be_unknown_yet(tmp_path: Path) -> None:
+def test_the_url_may_be_unknown_with_config_only(tmp_path: Path) -> None:
     state = "state: {backend: redis, url: '${REDIS_URL}'}\nworkers: 2\n"
     routes = "routes: {/a: {upstream: none, tool: x, schema: {}}}\n"
     (tmp_path / "c.yaml").write_text(f"version: 1\n{state}{routes}")

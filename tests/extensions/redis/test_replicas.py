@@ -23,7 +23,7 @@ from tests.steady import until
 pytestmark = pytest.mark.large
 
 OK = answer("200 OK", b"{}", JSON_TYPE)
-# What a tool takes, in seconds: longer than a round trip to the store on the busiest machine.
+# The duration of a tool's work, in seconds: longer than a round trip to the store on the busiest machine.
 WORK = 0.2
 REPLICAS = 4
 
@@ -106,7 +106,7 @@ async def test_a_hard_block_holds_in_every_process(fleet: Fleet) -> None:
     assert [] == fleet.upstream.seen
 
 
-async def test_a_call_that_was_corrected_in_another_process_ends_the_attempts_and_is_told_as_corrected(
+async def test_a_call_corrected_in_another_process_ends_the_attempts_and_counts_as_corrected(
     fleet: Fleet,
 ) -> None:
     async def works(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:

@@ -1,4 +1,5 @@
-"""A server that says it is Redis and answers wrongly: no call fails of it, none waits, and counting goes on here."""
+"""A server that says it is Redis and answers wrongly: no call fails or waits because of it, and counting continues
+here."""
 
 from __future__ import annotations
 

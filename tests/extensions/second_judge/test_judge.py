@@ -21,7 +21,7 @@ from tests.core.test_suite import DIALECTS, MISSED, cases
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 D7 = {"$schema": DIALECTS["draft7"]}
-# draft -> judged by fastjsonschema, by jsonschema, and cases of which nothing can be told.
+# draft -> cases that fastjsonschema decides, cases that jsonschema decides, and cases without a verdict.
 TOLD = {
     "draft4": (670, 267, 0),
     "draft6": (904, 366, 0),
@@ -120,7 +120,7 @@ def test_fastjsonschema_gets_no_newer_schema_with_a_keyword_of_another_meaning(k
 
 
 @pytest.mark.parametrize(("value", "valid"), [({"a": "x"}, True), ({"a": "xyz"}, False), ({"a": 1}, False)])
-def test_what_stands_beside_a_reference_counts_since_2019(value: Any, valid: bool) -> None:
+def test_keywords_next_to_a_reference_count_since_2019(value: Any, valid: bool) -> None:
     schema = {"properties": {"a": {"$ref": "#/$defs/text", "maxLength": 2}}, "$defs": {"text": {"type": "string"}}}
     assert (SecondVerdict.VALID if valid else SecondVerdict.INVALID, "fastjsonschema") == (
         opinion(schema, value).verdict, opinion(schema, value).judge,

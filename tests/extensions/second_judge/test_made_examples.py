@@ -68,7 +68,7 @@ def test_the_smallest_valid_value_is_found(expected: str, schema: JsonValue) -> 
         {"allOf": [{"type": "string"}, {"type": "integer"}]},
     ],
 )
-def test_where_none_is_found_there_is_none(schema: JsonValue) -> None:
+def test_makes_no_example_if_none_is_found(schema: JsonValue) -> None:
     assert make_minimal_example(compile_check(schema)) is ABSENT
 
 

@@ -145,7 +145,7 @@ async def test_always_judges_a_call_before_it_goes_and_counts_it() -> None:
     assert ['toolproxy_second_opinions_total{outcome="agreed",route="/weather",tool="weather"} 1.0'] == counted
 
 
-async def test_always_refuses_what_is_not_confirmed_with_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_always_rejects_an_unconfirmed_call_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.extensions.second_judge.second_judges.MEMORY", 1)  # no child can start within a byte
     async with tool(replies(OK)) as upstream, proxied(WEATHER, upstream.url, second_judge="always") as proxy:
         seen = await proxy.post("/weather", b'{"lat": 48.85}')
