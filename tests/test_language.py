@@ -26,7 +26,7 @@ MOST: Final = {
     "proxy/extensions/callout": 3,
     "proxy/extensions/chat": 45,
     "proxy/extensions/console": 22,
-    "proxy/extensions/correction": 64,
+    "proxy/extensions/correction": 1,
     "proxy/extensions/guidance": 14,
     "proxy/extensions/kubernetes": 14,
     "proxy/extensions/mcp": 108,

@@ -18,7 +18,6 @@ from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, JsonValue, ToolResult, UpstreamReply
 from proxy.core.tool_errors.classify import make_fault_failure, make_unfit_failure
 from proxy.driver import IN_TASK
-from proxy.extensions.answer.answer_metrics import COUNTED
 from proxy.extensions.answer.bounded_answer import read_answer
 from proxy.extensions.answer.core.answer_rules import AnswerRules
 from proxy.extensions.answer.core.bodies import Filtered, FilterTask, filter_body, find_kind
@@ -26,9 +25,22 @@ from proxy.extensions.answer.core.results import filter_message, is_answer
 from proxy.extensions.answer.core.shortening import NoteWriter
 from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents
 from proxy.interfaces import CallRecord, CallRoute, Services, UpstreamRequest
-from proxy.telemetry.metric_table import OTHER
+from proxy.telemetry.metric_table import OTHER, Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.faults import ReplyBroken
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+CHANGES: Final = ("masked", "cut", "too_large", "unread", "broken")
+COUNTED: Final = MetricRow(
+    "toolproxy_answer_changes_total", "counter",
+    "Answers that `answer:` changed or withheld.", ("route", "tool", "change"),
+    {"change": Label(
+        "The change: `masked` or `cut`; withheld as `too_large` or `unread`, or because it is `broken`.",
+        CHANGES,
+    )},
+)  # fmt: skip
+METRICS: Final = (COUNTED,)
+
 
 KEY: Final = "answer"
 # Bytes read beyond the bound, so that a credential that crosses it is recognized.

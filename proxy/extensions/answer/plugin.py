@@ -28,7 +28,7 @@ class AnswerPlugin(ExtendsCalls):
     tool_keys = ("answer",)
 
     def list_metrics(self) -> Sequence[MetricRow]:
-        from proxy.extensions.answer.answer_metrics import METRICS
+        from proxy.extensions.answer.answer_filters import METRICS
 
         return METRICS
 

@@ -33,7 +33,7 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
     adapters = ("model",)
 
     def list_metrics(self) -> Sequence[MetricRow]:
-        from proxy.extensions.chat.server.model_metrics import METRICS
+        from proxy.extensions.chat.server.model_relay import METRICS
 
         return METRICS
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from proxy.config.files.source import Files
     from proxy.config.model import RouteEntry
     from proxy.core.model.values import JsonValue
-    from proxy.extensions.correction.correction_metrics import CorrectionMetrics
-    from proxy.extensions.correction.correctors import Corrections
+    from proxy.extensions.correction.correctors import CorrectionMetrics, Corrections
     from proxy.interfaces import Clock, Pacing, Services
     from proxy.plugin import Upstreams
     from proxy.telemetry.logs import Log
@@ -32,7 +31,7 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     tool_keys = ("correct",)
 
     def list_metrics(self) -> Sequence[MetricRow]:
-        from proxy.extensions.correction.correction_metrics import METRICS
+        from proxy.extensions.correction.correctors import METRICS
 
         return METRICS
 
@@ -62,6 +61,6 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         return Corrections(services, log, metrics)
 
     def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> CorrectionMetrics:
-        from proxy.extensions.correction.correction_metrics import CorrectionMetrics
+        from proxy.extensions.correction.correctors import CorrectionMetrics
 
         return CorrectionMetrics(clock, pacing, metrics, log)

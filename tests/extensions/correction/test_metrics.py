@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestion, Layer, QuestionOutcome
-from proxy.extensions.correction.correction_metrics import EVENTS, METRICS, CorrectionMetrics
+from proxy.extensions.correction.correctors import EVENTS, METRICS, CorrectionMetrics
 from proxy.interfaces import CallRecord, Event
 from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.telemetry.logs import Log

@@ -14,8 +14,8 @@ from proxy.config.files.structure import OTHER_NAMES
 from proxy.config.load import load
 from proxy.extensions.correction.core.settings import PLACEHOLDERS, find_policy
 from proxy.extensions.correction.core.words import QuestionOutcome
-from proxy.extensions.correction.correction_metrics import EVENTS
 from proxy.extensions.correction.correction_section import find_correction
+from proxy.extensions.correction.correctors import EVENTS
 from proxy.extensions.correction.evaluation import read_bundled_cases, read_cases
 from proxy.extensions.correction.rules import ACTIVATION, Why
 from tests.telemetry.all_metrics import list_metrics
