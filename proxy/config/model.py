@@ -316,7 +316,7 @@ class ListedRoute(Protocol):
         """The upstreams that the route names besides its `upstream`."""
 
     @property
-    def rewrites_resource(self) -> str:
+    def rewritten_by(self) -> PluginSettings | None:
         """As in `RouteEntry`."""
 
     @property
@@ -337,8 +337,8 @@ RouteKind = Literal["call", "validate", "passthrough"]
 
 
 @value_class
-class RelayedBy:
-    """The relay that answers the requests of a route: the key of a plugin's `relays`, and the result of its reader."""
+class PluginSettings:
+    """What a plugin made of a route: `key` is its `relay_key` or its `protocol`."""
 
     key: str
     settings: Any
@@ -348,8 +348,8 @@ class RelayedBy:
 class RouteEntry:
     """One path. `policy` holds what is decided before the tool is known: limits, envelope, conversation, headers.
     `channels`: what is judged besides the body; `lookalikes`: what happens to other spellings of a judged path.
-    `rewrites_resource`: the path of the MCP route whose URL replaces its server's in OAuth metadata; '' for none.
-    `describes_server`: the scheme and host of the server whose authorization server the route describes; '' for none.
+    `relayed_by`: the plugin that answers the requests of a relayed route. `rewritten_by`: the plugin, by its protocol,
+    that rewrites the answers of a relayed route.
     `is_from_root`: `upstream_path` is the whole path, without the path of the upstream's URL before it."""
 
     name: str
@@ -367,10 +367,9 @@ class RouteEntry:
     query: QueryPolicy = QueryPolicy.FORWARD
     channels: ChannelJudge | None = None
     lookalikes: Literal["refuse", "pass"] = "refuse"
-    rewrites_resource: str = ""
-    describes_server: str = ""
+    rewritten_by: PluginSettings | None = None
     is_from_root: bool = False
-    relayed_by: RelayedBy | None = None
+    relayed_by: PluginSettings | None = None
 
     def list_policies(self) -> Iterator[Policy]:
         """Its own policy and those of its tools."""

@@ -10,7 +10,7 @@ from proxy.config.combinations import DROP_ONE, PARAMETER, WrittenRoute, check_r
 from proxy.config.context import Context
 from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.mistakes import join_words, suggest_word
-from proxy.config.model import LeftOutEntry, ListedRoute, Policy, RelayedBy, RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.model import LeftOutEntry, ListedRoute, PluginSettings, Policy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import check_auth, make_repair_policy, merge_layers, read_policy
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
@@ -120,7 +120,7 @@ class Routes:
             upstream_path=(listed or route).upstream_path if sends else "",
             websocket=read_switch(route.entry.get("websocket", True)),
             listed=listed,
-            rewrites_resource=listed.rewrites_resource if listed is not None else "",
+            rewritten_by=listed.rewritten_by if listed is not None else None,
             query=query,
             channels=channels,
             lookalikes="pass" if reveal(route.entry.get("lookalikes", "")) == "pass" else "refuse",
@@ -146,11 +146,11 @@ class Routes:
         self._context.used_upstreams.update(listed.parts)
         return listed
 
-    def _read_relay(self, route: WrittenRoute) -> RelayedBy | None:
+    def _read_relay(self, route: WrittenRoute) -> PluginSettings | None:
         """Returns what a plugin does with the requests of a relayed route; None for other routes."""
         if route.relay is None:
             return None
-        return RelayedBy(route.relay_key, route.relay.read_relay(self._context, route))
+        return PluginSettings(route.relay_key, route.relay.read_relay(self._context, route))
 
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]

@@ -22,7 +22,7 @@ from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 
 from proxy.adapters.base import CallShape
-from proxy.config.model import Auth, Cors, Policy, RelayedBy, UpstreamConfig, find_default
+from proxy.config.model import Auth, Cors, PluginSettings, Policy, UpstreamConfig, find_default
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import BroughtTools, ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule, QueryPolicy
@@ -52,9 +52,8 @@ class Route:
     routes may share a name, which is their path, and differ in their methods. `asks_caller`: the services' `access`
     admits its requests; `keeps_token`: a token that came does not go on. `relayed_by`: the extension that answers a
     route of kind `passthrough`, which then takes every path below its own; `brought` holds for the tools that its
-    requests bring along. `rewrites_resource`: the path whose URL means the server's own in OAuth, '' for none.
-    `describes_server`: as in `RouteEntry`. `is_from_root`: the path of the upstream's URL does not go before
-    `upstream_path`.
+    requests bring along. `rewritten_by`: as in `RouteEntry`. `is_from_root`: the path of the upstream's URL does not
+    go before `upstream_path`.
     """
 
     name: str
@@ -85,12 +84,11 @@ class Route:
     idle_timeout: float = find_default(UpstreamConfig, "idle_timeout")
     query_policy: QueryPolicy = QueryPolicy.FORWARD
     lookalikes: Literal["refuse", "pass"] = "refuse"
-    rewrites_resource: str = ""
-    describes_server: str = ""
+    rewritten_by: PluginSettings | None = None
     is_from_root: bool = False
     matrix: frozenset[str] = frozenset()
     operations: Mapping[str, OperationRule] = field(default_factory=dict, repr=False)
-    relayed_by: RelayedBy | None = None
+    relayed_by: PluginSettings | None = None
     brought: BroughtTools | None = None
     key: str = ""
 

@@ -77,13 +77,13 @@ class RouteHandler(Protocol):
     def handle(self, request: ListedRequest, /) -> Awaitable[web.StreamResponse]:
         """Answers one request whose body has been read."""
 
-    async def rewrite_metadata(
+    async def rewrite_answer(
         self,
         reply: UpstreamReply,
         call_route: RouteRequest,
         ask: Callable[[UpstreamRequest], Awaitable[UpstreamReply | UpstreamFault]],
     ) -> UpstreamReply | UpstreamFault:
-        """The answer of a route with `rewrites_resource`. `ask` sends another request to the server."""
+        """The answer of a relayed route with `rewritten_by`. `ask` sends another request to the server."""
 
     async def close(self) -> None:
         """Ends what runs beside the requests."""

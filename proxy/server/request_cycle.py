@@ -506,9 +506,9 @@ class RequestCycle(Driver[StreamResponse]):
         except BodyBrokenError as broken:
             return await self._refuse_unread(broken.why)
         seconds = now() - started
-        if isinstance(reply, UpstreamReply) and route.rewrites_resource:
+        if isinstance(reply, UpstreamReply) and route.rewritten_by is not None:
             ask = partial(self._send, body=None, upstream=upstream, record=record)
-            reply = await self.handler.listed.of("mcp").rewrite_metadata(reply, call_route, ask)
+            reply = await self.handler.listed.of(route.rewritten_by.key).rewrite_answer(reply, call_route, ask)
         if isinstance(reply, UpstreamReply) and reply.status == 101 and not is_agreed(fields, reply):
             await close_body(reply)
             reply = NOT_AGREED

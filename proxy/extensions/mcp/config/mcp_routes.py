@@ -10,7 +10,7 @@ from proxy.config.combinations import DROP_ONE, Finding, WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.keys.policy_keys import POLICY_KEYS
-from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.config.tools import ToolReader
 from proxy.core.model.values import JsonValue, Pointer
@@ -27,7 +27,7 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
     read_joined,
     read_operations,
 )
-from proxy.extensions.mcp.config.model import McpConfig
+from proxy.extensions.mcp.config.model import McpConfig, Resource
 
 # --- checks of a route's keys about MCP that contradict each other ----------------------------------------------------
 # Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.
@@ -139,11 +139,12 @@ class McpRoutes:
         is_served = "operations" in route.entry
         defaults = OPERATION_DEFAULTS if is_served else choose_defaults(self._context, route)
         found = McpReader(self._context, self._catalogue, defaults).read(route.entry, route.at, route.name)
+        rewrites = reveal(route.entry.get("mcp", {}).get("resource", "")) == "rewrite"
         found = replace(
             found,
             upstream=route.upstream,
             upstream_path="" if is_served else route.upstream_path,
-            rewrites_resource=route.path if reveal(route.entry.get("mcp", {}).get("resource", "")) == "rewrite" else "",
+            rewritten_by=PluginSettings("mcp", Resource(route.path)) if rewrites else None,
         )
         if (joined := read_joined(self._context, route)) is not None:
             found = replace(found, upstream=name_joined(route), joined=joined)

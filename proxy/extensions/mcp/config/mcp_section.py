@@ -19,7 +19,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.keys.access_keys import AUTH
 from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.mistakes import split_url, suggest_word
-from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig
+from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, name_scope, read_policy
 from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
 from proxy.config.sections.top_level import widen_pools
@@ -263,7 +263,13 @@ def _list_metadata_routes(
         made = _make_metadata_route(remote[0], _AUTHORIZATION_SERVER, _AUTHORIZATION_SERVER)
         url = split_url(upstreams[remote[0].upstream].url)
         host = url.netloc.rpartition("@")[2]
-        yield replace(made, describes_server=f"{url.scheme}://{host}" if host else "")
+        yield replace(made, rewritten_by=_describe_server(made.rewritten_by, f"{url.scheme}://{host}" if host else ""))
+
+
+def _describe_server(rewritten_by: PluginSettings | None, server: str) -> PluginSettings | None:
+    if rewritten_by is None:
+        return None
+    return replace(rewritten_by, settings=replace(rewritten_by.settings, describes=server))
 
 
 def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntry:
@@ -279,7 +285,7 @@ def _make_metadata_route(route: RouteEntry, path: str, target: str) -> RouteEntr
         upstream=route.upstream,
         upstream_path=target,
         websocket=False,
-        rewrites_resource=route.rewrites_resource,
+        rewritten_by=route.rewritten_by,
         is_from_root=True,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import ClassVar, Final
 
-from proxy.config.model import HeaderChanges, Policy, RouteEntry, ToolConfig, find_default
+from proxy.config.model import HeaderChanges, PluginSettings, Policy, RouteEntry, ToolConfig, find_default
 from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.value_class import value_class
@@ -42,6 +42,15 @@ class Command:
     servers: ClassVar[tuple[str, ...]] = ()
     holds_sessions: ClassVar[bool] = True
     described: ClassVar[str] = "a process of this proxy"
+
+
+@value_class
+class Resource:
+    """The `path` of the route whose URL replaces its server's in OAuth metadata. `describes`: the scheme and host of
+    the server whose authorization server a metadata route describes; '' for none."""
+
+    path: str
+    describes: str = ""
 
 
 @value_class
@@ -126,7 +135,7 @@ class McpConfig:
     name: str = ""
     upstream: str = ""
     upstream_path: str = ""
-    rewrites_resource: str = ""
+    rewritten_by: PluginSettings | None = None
     joined: JoinedServers | None = None
     operations: ServedOperations | None = None
 

@@ -113,7 +113,7 @@ class Exchange:
         await self._detached.close()
         await self._learner.close()
 
-    async def rewrite_metadata(
+    async def rewrite_answer(
         self, reply: UpstreamReply, call_route: RouteRequest, ask: Ask
     ) -> UpstreamReply | UpstreamFault:
         """OAuth metadata with the route's URL here."""

@@ -20,6 +20,7 @@ from typing import Final
 from proxy.config.mistakes import split_url
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Headers, JsonValue, UpstreamFault, UpstreamReply
+from proxy.extensions.mcp.config.model import Resource
 from proxy.extensions.mcp.server.bound_mcp_route import read_whole
 from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
@@ -49,9 +50,10 @@ class MetadataRewriter:
 
     def rewrite_challenge(self, reply: UpstreamReply, call_route: RouteRequest) -> UpstreamReply:
         """The answer; the challenge of a refusal names the metadata at this proxy."""
-        path = call_route.binding.route.rewrites_resource
-        if not path or reply.status not in (401, 403):
+        rewritten_by = call_route.binding.route.rewritten_by
+        if rewritten_by is None or reply.status not in (401, 403):
             return reply
+        path = rewritten_by.settings.path
         url = f"{find_origin(call_route)}{WELL_KNOWN}{path}"
 
         def exchange(name: str, value: str) -> str:
@@ -70,11 +72,14 @@ class MetadataRewriter:
         """Metadata as clients of the route need it. A body that is not metadata is left as it is. Returns a fault for a
         body that cannot be read. If the server has none at the usual place, `ask` requests it where the server's
         challenge said."""
-        route = call_route.binding.route
-        path = route.rewrites_resource
-        if reply.status in _NOTHING_HERE and route.describes_server:
+        rewritten_by = call_route.binding.route.rewritten_by
+        if rewritten_by is None:
+            return reply
+        resource: Resource = rewritten_by.settings
+        path = resource.path
+        if reply.status in _NOTHING_HERE and resource.describes:
             await close_body(reply)
-            return _describe(route.describes_server, find_origin(call_route))
+            return _describe(resource.describes, find_origin(call_route))
         if reply.status == 404 and _TARGET.fullmatch(target := self._named.get(path, "")):
             await close_body(reply)
             found = await ask(replace(call_route.make_passthrough(), target=target))
@@ -88,7 +93,7 @@ class MetadataRewriter:
             return whole
         value = parse(whole.body) if isinstance(whole.body, bytes) else None
         origin = find_origin(call_route)
-        own = {"issuer": origin} if route.describes_server else {"resource": f"{origin}{path}"}
+        own = {"issuer": origin} if resource.describes else {"resource": f"{origin}{path}"}
         if not isinstance(value, dict) or not own.keys() <= value.keys() or value.get(_SENDS_ISSUER) is True:
             return replace(whole, headers=_without_stale(reply.headers))
         return replace(reply, body=dumps({**value, **own}), headers=_without_stale(reply.headers))
