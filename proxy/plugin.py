@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from proxy.adapters.base import Adapter
-    from proxy.cli.check_formats import CheckReport
+    from proxy.cli.check_formats import CheckFlag
     from proxy.cli.options import CommandParser
     from proxy.config.combinations import Finding, WrittenRoute
     from proxy.config.context import Context
@@ -124,9 +124,6 @@ class NoConfig:
     find_trouble: Callable[[argparse.Namespace], Awaitable[tuple[list[str], bool]]] | None = None
 
 
-CheckFlag = Callable[["CheckReport", "Loaded", "argparse.Namespace"], int]
-
-
 class ExtendsVerbs(Plugin):
     """Adds flags to verbs of the main job."""
 
@@ -134,7 +131,7 @@ class ExtendsVerbs(Plugin):
         """Adds its flags to `check`, and their paragraphs to the `epilog` of the parser."""
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
-        """Flag of `check` -> what puts its findings into the report and returns the exit code."""
+        """The flags of `check`, by name."""
         return {}
 
     def list_no_config(self) -> Sequence[NoConfig]:

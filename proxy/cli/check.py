@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxy.cli.check_formats import WRITERS, CheckReport
+from proxy.cli.check_formats import WRITERS, CheckReport, list_flags
 from proxy.plugin import ExtendsVerbs
 from proxy.plugins import find_plugins, list_used
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from proxy.config.model import HookEntry
     from proxy.routing import RouteTable
 
+EXIT_FOUND = 1
 EXIT_MISTAKES = 2
 
 _EPILOG = """\
@@ -74,9 +75,11 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_MISTAKES
     report = CheckReport(args.path or args.config)
     loaded = _read(report, args)
-    for flag, look in [each for plugin in find_plugins(ExtendsVerbs) for each in plugin.list_check_flags().items()]:
-        if loaded is not None and getattr(args, flag.replace("-", "_")):
-            report.exit_code = max(report.exit_code, look(report, loaded, args))
+    for name, flag in list_flags().items():
+        if loaded is not None and getattr(args, name.replace("-", "_")):
+            report.found[flag.key] = found = flag.look(report, loaded, args)
+            code = EXIT_MISTAKES if report.problem else EXIT_FOUND if any(each.text for each in found) else 0
+            report.exit_code = max(report.exit_code, code)
     if args.format == "text":
         _print_text(report, loaded, args)
     elif text := WRITERS[args.format](replace(report, notes=[]) if args.quiet else report):
@@ -133,13 +136,9 @@ def _print_text(report: CheckReport, loaded: Loaded | None, args: argparse.Names
         print(loaded.files_digest)
     elif not args.quiet:
         print("\n".join(summarize(loaded, report.path)))
-    for line in report.differences or ():
-        print(f"second opinion: {line}")
-    if report.differences == [] and not args.quiet:
-        print("second opinion: no difference")
-    for lines, has_changed in report.sources:
-        if has_changed or not args.quiet:
-            print("\n".join(lines))
+    for found in (each for listed in report.found.values() for each in listed):
+        if found.text or not args.quiet:
+            print(found.printed)
     if report.problem:
         print(report.problem, file=sys.stderr)
 

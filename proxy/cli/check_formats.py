@@ -9,26 +9,55 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from proxy import __version__
 from proxy.core.model.value_class import value_class
+from proxy.core.model.values import JsonValue
+from proxy.plugin import ExtendsVerbs
+from proxy.plugins import find_plugins
 
 if TYPE_CHECKING:
+    import argparse
+
+    from proxy.config.load import Loaded
     from proxy.config.mistakes import Mistake
 
 # The rules of the SARIF report: id -> (level, description).
 _RULES: Final[dict[str, tuple[str, str]]] = {
     "mistake": ("error", "The config cannot be served."),
-    "second-opinion": ("warning", "Two validators judge a value by a tool's schema differently."),
-    "source-changed": ("warning", "The source of an imported tool has changed since the import."),
     "note": ("note", "Worth knowing about what the config serves."),
 }
 _COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+@value_class
+class FlagFinding:
+    """What a flag found: as a text for people, and as a value of the JSON object. `text` is '' if nothing is wrong."""
+
+    printed: str
+    text: str = ""
+    shown: JsonValue = None
+
+
+@value_class
+class CheckFlag:
+    """A flag of `check`. Its findings are the list `key` of the JSON object, and results of the SARIF rule `rule`.
+    `look` may set the report's `problem`."""
+
+    key: str
+    rule: str
+    description: str
+    look: Callable[[CheckReport, Loaded, argparse.Namespace], list[FlagFinding]]
+
+
+def list_flags() -> dict[str, CheckFlag]:
+    """The flags of plugins, by name."""
+    return {name: flag for each in find_plugins(ExtendsVerbs) for name, flag in each.list_check_flags().items()}
 
 
 @dataclass(slots=True)
@@ -36,17 +65,14 @@ class CheckReport:
     """The findings about the config at `path`.
 
     `mistakes` make the config unusable. `served` is what it serves, as `schemas/verbs/check.schema.json` has it, and
-    None for an unusable config. `differences`: where the two judges differ; None if the second was not asked.
-    `sources`: the lines about each imported source, and whether it has changed. `problem`: why one of the two could not
-    be asked.
+    None for an unusable config. `found`: the findings of each flag, by its key. `problem`: why a flag could not look.
     """
 
     path: str
     mistakes: tuple[Mistake, ...] = ()
     served: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
-    differences: list[str] | None = None
-    sources: list[tuple[list[str], bool]] = field(default_factory=list)
+    found: dict[str, list[FlagFinding]] = field(default_factory=dict)
     problem: str = ""
     exit_code: int = 0
 
@@ -55,7 +81,7 @@ class CheckReport:
 class _Finding:
     """One row of a report: the id of its rule, its place and its text."""
 
-    rule: Literal["mistake", "second-opinion", "source-changed", "note"]
+    rule: str
     message: str
     file: str
     line: int = 1
@@ -67,11 +93,10 @@ def _list_findings(report: CheckReport) -> Iterator[_Finding]:
     """Yields every finding; one without a line is at the first line of the config."""
     for mistake in report.mistakes:
         yield _Finding("mistake", mistake.text, mistake.file, mistake.line, mistake.column, mistake.where)
-    for text in report.differences or ():
-        yield _Finding("second-opinion", text, report.path)
-    for lines, has_changed in report.sources:
-        if has_changed:
-            yield _Finding("source-changed", "\n".join(lines), report.path)
+    for flag in list_flags().values():
+        for found in report.found.get(flag.key, ()):
+            if found.text:
+                yield _Finding(flag.rule, found.text, report.path)
     for text in report.notes:
         yield _Finding("note", text, report.path)
 
@@ -86,9 +111,9 @@ def write_json(report: CheckReport) -> str:
         "problem": report.problem or None,
         "notes": report.notes,
         "served": report.served,
-        "differences": report.differences or [],
-        "sources": [{"changed": has_changed, "text": "\n".join(lines)} for lines, has_changed in report.sources],
     }
+    for flag in list_flags().values():
+        shown[flag.key] = [found.shown for found in report.found.get(flag.key, ()) if found.shown is not None]
     return json.dumps(shown, ensure_ascii=False, indent=2)
 
 
@@ -111,10 +136,11 @@ def print_unusable(form: str, message: str, mistakes: Iterable[Mistake] = ()) ->
 # --- SARIF ------------------------------------------------------------------------------------------------------------
 def write_sarif(report: CheckReport) -> str:
     """The report as a SARIF 2.1.0 log with one run. A `problem` is a notification of the run."""
-    ids = list(_RULES)
+    known = _list_rules()
+    ids = list(known)
     rules = [
         {"id": name, "shortDescription": {"text": text}, "defaultConfiguration": {"level": level}}
-        for name, (level, text) in _RULES.items()
+        for name, (level, text) in known.items()
     ]
     invocation: dict[str, Any] = {"executionSuccessful": not report.problem, "exitCode": report.exit_code}
     if report.problem:
@@ -129,6 +155,10 @@ def write_sarif(report: CheckReport) -> str:
     return json.dumps(log, ensure_ascii=False, indent=2)
 
 
+def _list_rules() -> dict[str, tuple[str, str]]:
+    return _RULES | {flag.rule: ("warning", flag.description) for flag in list_flags().values()}
+
+
 def _write_result(found: _Finding, index: int) -> dict[str, Any]:
     region = {"startLine": found.line, "startColumn": found.column}
     # A colon of a relative path is encoded too, since it would end a scheme.
@@ -140,7 +170,7 @@ def _write_result(found: _Finding, index: int) -> dict[str, Any]:
     return {
         "ruleId": found.rule,
         "ruleIndex": index,
-        "level": _RULES[found.rule][0],
+        "level": _list_rules()[found.rule][0],
         "message": {"text": found.message},
         "locations": [location],
     }
@@ -154,7 +184,7 @@ def write_github(report: CheckReport) -> str:
         file = _escape(found.file).replace(":", "%3A").replace(",", "%2C")  # as `escapeProperty` of actions/toolkit
         place = f"file={file},line={found.line},col={found.column}"
         title = f"title=toolcall-proxy {found.rule}"
-        lines.append(f"::{_COMMANDS[_RULES[found.rule][0]]} {place},{title}::{_escape(found.message)}")
+        lines.append(f"::{_COMMANDS[_list_rules()[found.rule][0]]} {place},{title}::{_escape(found.message)}")
     if report.problem:
         lines.append(f"::error title=toolcall-proxy::{_escape(report.problem)}")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ outside of it, the file's own folder is the schema folder. `references.py` finds
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
@@ -88,10 +88,6 @@ class FoundSchema:
     description: str
     notes: tuple[str, ...]
     request: RequestForm
-
-
-# Takes the tool of a name out of a parsed document. The last argument are headers that the route sets itself.
-ReadSource = Callable[[JsonValue, str, frozenset[str]], FoundSchema | SourceProblem]
 
 
 # --- the loader -------------------------------------------------------------------------------------------------------

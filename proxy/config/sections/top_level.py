@@ -89,9 +89,7 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
             context.mistake((*path, "command"), message, "keep one", key=True)
         elif "url" in entry:
             found[name] = _read_upstream(context, files, name, entry)
-        elif plugin := next(
-            (p for p in find_plugins(SpeaksProtocol) if not entry.keys().isdisjoint(p.upstream_keys)), None
-        ):
+        elif (plugin := _find_kind(entry)) is not None:
             found[name] = plugin.read_upstream(context, name, entry)
         elif not context.structure.has_mistake(path, "url", "command"):
             hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"

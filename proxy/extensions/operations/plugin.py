@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from proxy.plugin import AddsAdapters, AddsKeys, AddsRequests, AddsVerbs, CheckFlag, ExtendsVerbs, Flag, NoConfig, Verb
+from proxy.plugin import AddsAdapters, AddsKeys, AddsRequests, AddsVerbs, ExtendsVerbs, Flag, NoConfig, Verb
 
 if TYPE_CHECKING:
     import argparse
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.adapters.base import Adapter
-    from proxy.cli.check_formats import CheckReport
+    from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
     from proxy.cli.options import CommandParser
     from proxy.config.combinations import WrittenRoute
     from proxy.config.context import Context
@@ -54,7 +54,10 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
         parser.epilog = f"{parser.epilog}{_LIVE}"
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
-        return {"live": _check_live}
+        from proxy.cli.check_formats import CheckFlag
+
+        what = "The source of an imported tool has changed since the import."
+        return {"live": CheckFlag("sources", "source-changed", what, _check_live)}
 
     def list_no_config(self) -> Sequence[NoConfig]:
         described = "no config: serve the operations of this description"
@@ -137,7 +140,7 @@ def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     return make_config_file(args, kept)
 
 
-def _check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> int:
+def _check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> list[FlagFinding]:
     from proxy.extensions.operations.cli.import_ import check_live
 
     return check_live(report, loaded, args)

@@ -3,7 +3,6 @@ memory."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,10 +17,9 @@ from proxy.extensions.second_judge.second_judges import MEMORY, SECONDS, share_q
 from proxy.offload.pool import Done, OffloadPool
 
 if TYPE_CHECKING:
-    from proxy.cli.check_formats import CheckReport
+    from proxy.cli.check_formats import FlagFinding
     from proxy.config.load import Loaded
 
-EXIT_DIFFERS: Final = 1
 # Values that replace each property of an example in turn.
 _ODD: Final[tuple[JsonValue, ...]] = (None, True, 0, -1, 2.5, 10**20, "", "x", "é", [], ["x"], {}, {"x": 1})
 # The most properties of a full example; each of them is varied.
@@ -55,13 +53,13 @@ class SecondOpinions:
         return opinion if (opinion.verdict is SecondVerdict.VALID) is not check.accepts(value) else None
 
 
-def compare_judges(report: CheckReport, loaded: Loaded, _args: argparse.Namespace) -> int:
-    """Compares both judges on values made for every tool of a config, and adds one line for each difference to the
-    report; gives the exit code for them."""
+def compare_judges(loaded: Loaded) -> list[FlagFinding]:
+    """Returns the differences of both judges on values made for every tool of a config."""
+    from proxy.cli.check_formats import FlagFinding
     from proxy.routing import build_routes
 
     with SecondOpinions() as opinions:
-        report.differences = [
+        found = [
             f"{route.name}: tool {name!r}: {describe_difference(opinion)}: {dumps(value).decode()[:_SHOWN]}"
             for route in build_routes(loaded.config).routes
             for name, policy in route.tools.items()
@@ -69,7 +67,8 @@ def compare_judges(report: CheckReport, loaded: Loaded, _args: argparse.Namespac
             for value in make_values(check)
             if (opinion := opinions.find_difference(check, value)) is not None
         ]
-    return EXIT_DIFFERS * bool(report.differences)
+    differences = [FlagFinding(f"second opinion: {text}", text, text) for text in found]
+    return differences or [FlagFinding("second opinion: no difference")]
 
 
 def describe_difference(opinion: Opinion) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from proxy.plugin import CheckFlag, ExtendsVerbs, SamplesCalls
+from proxy.plugin import ExtendsVerbs, SamplesCalls
 
 if TYPE_CHECKING:
     import argparse
 
-    from proxy.cli.check_formats import CheckReport
+    from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
     from proxy.cli.options import CommandParser
     from proxy.config.context import Context
     from proxy.config.files.source import Files
@@ -46,7 +46,10 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
         parser.epilog = f"{parser.epilog}{_SECOND_OPINION}"
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
-        return {"second-opinion": _compare_judges}
+        from proxy.cli.check_formats import CheckFlag
+
+        what = "Two validators judge a value by a tool's schema differently."
+        return {"second-opinion": CheckFlag("differences", "second-opinion", what, _compare_judges)}
 
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> str:
         from proxy.config.files.secrets import reveal
@@ -59,7 +62,7 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
         return SecondJudges(services, log, metrics)
 
 
-def _compare_judges(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> int:
+def _compare_judges(_report: CheckReport, loaded: Loaded, _args: argparse.Namespace) -> list[FlagFinding]:
     from proxy.extensions.second_judge.cli import compare_judges
 
-    return compare_judges(report, loaded, args)
+    return compare_judges(loaded)

@@ -20,16 +20,15 @@ from proxy.cli.options import HelpText, add_header_option
 from proxy.extensions.operations.importing import list_import_kinds
 
 if TYPE_CHECKING:
-    from proxy.cli.check_formats import CheckReport
+    from proxy.cli.check_formats import CheckReport, FlagFinding
     from proxy.config.load import Loaded
     from proxy.extensions.operations.importing.harvest import Harvest, LeftOut
 
+
 # --- `check --live` ---------------------------------------------------------------------------------------------------
-EXIT_DRIFT: Final = 1
-
-
-def check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> int:
-    """Adds the changes and such tools to the report; gives the exit code for them."""
+def check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> list[FlagFinding]:
+    """Returns the changes of the sources, and the tools whose nulls are refused."""
+    from proxy.cli.check_formats import FlagFinding
     from proxy.extensions.operations.importing.harvest import ImportProblem
     from proxy.extensions.operations.importing.live import describe_drift, describe_refused_nulls, look_live
     from proxy.routing import build_routes
@@ -38,12 +37,12 @@ def check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) ->
         drifts = asyncio.run(look_live(Path(report.path).parent, tuple(args.header)))
     except ImportProblem as problem:
         report.problem = f"check --live: {problem}"
-        return EXIT_PROBLEM
-    report.sources = [(list(describe_drift(found)), found.is_found) for found in drifts]
+        return []
+    sources = [("\n".join(describe_drift(found)), found.is_found) for found in drifts]
     tools = {policy.tool: policy for route in build_routes(loaded.config).routes for policy in route.tools.values()}
     if lines := [*describe_refused_nulls(tools.values())]:
-        report.sources.append((lines, False))
-    return EXIT_DRIFT * any(found.is_found for found in drifts)
+        sources.append(("\n".join(lines), False))
+    return [FlagFinding(text, text * changed, {"changed": changed, "text": text}) for text, changed in sources]
 
 
 # --- `toolcall-proxy import KIND SOURCE` ------------------------------------------------------------------------------
