@@ -400,7 +400,7 @@ def add_a_metric(copy: Copy) -> None:
     }
     copy.insert(dashboard, "\n  ]\n}", f",\n{json.dumps(panel, indent=2)}")
     program = """
-from proxy.interfaces import CallRecord
+from proxy.call_record import CallRecord
 from proxy.telemetry.metrics import Metrics, Served
 metrics, record = Metrics([Served("r", "t")], ""), CallRecord("r", "id")
 record.route, record.tool, record.call_id, record.started, record.ended = "r", "t", "c", 1.0, 3.0

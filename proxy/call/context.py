@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Final
 
+from proxy.call_record import AccessNote, CallRecord, Ending, Event, ModelQuestion, ReplacedAnswer, Trace
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals, toolname
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
@@ -40,20 +41,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.core.tool_errors.answers import wrap_answer
-from proxy.interfaces import (
-    AccessNote,
-    CallRecord,
-    CallRoute,
-    Ending,
-    Event,
-    HookNotes,
-    Hooks,
-    ModelQuestion,
-    ReplacedAnswer,
-    Services,
-    Trace,
-    UpstreamRequest,
-)
+from proxy.interfaces import CallRoute, HookNotes, Hooks, Services, UpstreamRequest
 from proxy.upstream.sending import Answer, Sends
 
 _ADDRESS: Final = Rung.ADDRESS

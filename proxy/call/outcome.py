@@ -20,6 +20,7 @@ from proxy.call.context import (
     record_result,
     record_tool_error,
 )
+from proxy.call_record import CallRecord
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy
@@ -37,7 +38,7 @@ from proxy.core.model.values import (
 from proxy.core.tool_errors.answers import find_broken_answer
 from proxy.core.tool_errors.classify import make_unfit_failure
 from proxy.driver import IN_TASK
-from proxy.interfaces import CallRecord, CallRoute, Services
+from proxy.interfaces import CallRoute, Services
 
 # How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
 # model takes far longer to read an answer and to make another call.

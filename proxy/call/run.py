@@ -42,10 +42,11 @@ from proxy.call.outcome import (
     recall_failures,
     refuse_call,
 )
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
 from proxy.driver import IN_TASK
-from proxy.interfaces import CallRecord, CallRoute, Services
+from proxy.interfaces import CallRoute, Services
 from proxy.upstream.faults import close_body
 from proxy.upstream.sending import FailedSend, Sends, send_with_backoff
 

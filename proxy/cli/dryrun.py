@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from proxy.adapters import ADAPTERS, find_adapter
 from proxy.adapters.base import CallShape
 from proxy.call.run import run_call
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.jsontext import format_pointer, parse
 from proxy.core.model.value_class import value_class
@@ -30,7 +31,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
-from proxy.interfaces import CallRecord, Services
+from proxy.interfaces import Services
 from proxy.routing.table import DryRoute
 from proxy.state import make_store
 

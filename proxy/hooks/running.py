@@ -19,6 +19,7 @@ from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any, Final
 
+from proxy.call_record import CallRecord, HookFailure
 from proxy.core.contract.attempts import hash_name
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.json.contentcoding import decode, is_coded
@@ -43,7 +44,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import HOOK
 from proxy.hooks.api import POINTS, Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
-from proxy.interfaces import CallRecord, CallRoute, HookFailure, HookNotes, UpstreamRequest
+from proxy.interfaces import CallRoute, HookNotes, UpstreamRequest
 from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 

@@ -17,6 +17,7 @@ from proxy.call.context import (
     record_settled,
     record_trace,
 )
+from proxy.call_record import CallRecord, Ending, Trace
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -24,16 +25,7 @@ from proxy.core.model.values import (
     HttpReply,
     RawRequest,
 )
-from proxy.interfaces import (
-    CallAccess,
-    CallRecord,
-    Ending,
-    Observer,
-    Services,
-    StateStore,
-    ToolTexts,
-    Trace,
-)
+from proxy.interfaces import CallAccess, Observer, Services, StateStore, ToolTexts
 from proxy.routing import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable
 from proxy.server.bound_route import RouteBinding
 from proxy.server.http.body import (

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp.web_response import StreamResponse
 
+from proxy.call_record import CallRecord
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
-from proxy.interfaces import CallRecord, Clock, Services, ToolTexts, Upstream, UpstreamRequest
+from proxy.interfaces import Clock, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.plugin import RelaysRequests, SpeaksProtocol
 from proxy.plugins import find_plugins
 from proxy.server.bound_route import RouteRequest

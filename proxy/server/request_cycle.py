@@ -29,6 +29,7 @@ from proxy.call.context import (
 from proxy.call.judging import LONG
 from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import Mode
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.contract.spellings import Unclear
@@ -47,13 +48,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.driver import IN_TASK, Driver
-from proxy.interfaces import (
-    AccessDenied,
-    Admitted,
-    CallRecord,
-    Upstream,
-    UpstreamRequest,
-)
+from proxy.interfaces import AccessDenied, Admitted, Upstream, UpstreamRequest
 from proxy.routing import LeftOutOperation, Match, MethodNotAllowed
 from proxy.routing.nearest import describe_unrouted
 from proxy.server.bound_route import RouteBinding, RouteRequest, show_tools

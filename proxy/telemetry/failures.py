@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK
 from proxy.core.display.secrets import is_plain, mask_credentials
@@ -36,7 +37,6 @@ from proxy.core.model.values import (
     Violation,
     value_class,
 )
-from proxy.interfaces import CallRecord
 
 # The most errors and repairs kept of one call, as many as the log's line lists.
 MOST_LISTED: Final = 20

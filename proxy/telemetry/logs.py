@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple, TextIO, cast
 import orjson
 import structlog
 
+from proxy.call_record import CallRecord, HookFailure
 from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.contract.refusals import REFUSED_BY_TOOL
 from proxy.core.envelope.view import list_places, plain_names, select_violations, show_name, show_path
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
-from proxy.interfaces import CallRecord, HookFailure
 from proxy.telemetry.console_log import format_call, format_note
 from proxy.telemetry.failures import describe_errors
 from proxy.telemetry.writer import DROP_REASONS, open_writer

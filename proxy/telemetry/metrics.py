@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from proxy import __version__
+from proxy.call_record import CallRecord
 from proxy.core.model.codes import (
     CALL_CAP_EXCEEDED,
     CALL_RATE_EXCEEDED,
@@ -27,7 +28,6 @@ from proxy.core.model.codes import (
 )
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
-from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import is_validation_failure
 from proxy.telemetry.metric_table import (
     METHODS,

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
+from proxy.call_record import CallRecord
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.display.preview import MASK, sanitise_value
 from proxy.core.envelope.feedback import write_feedback
@@ -25,7 +26,6 @@ from proxy.core.envelope.view import show_name
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Document, FeedbackLimits, JsonValue
-from proxy.interfaces import CallRecord
 from proxy.telemetry.failures import KeptFailure, keep_failure
 from proxy.telemetry.logs import build_fields, read_fields, round_milliseconds
 from proxy.telemetry.metric_table import WRONG

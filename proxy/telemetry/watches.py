@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from proxy.call_record import CallRecord
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import NullOptional
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.values import Pointer, Rung, Violation
 from proxy.core.rules.facts import list_declared, list_required, read_facts, walk_schema
-from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import Log
 
 # --- notices of lasting troubles --------------------------------------------------------------------------------------

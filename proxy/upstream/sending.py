@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from proxy.call_record import Sent, Trace
 from proxy.core.contract.policy import ResendPolicy, ToolPolicy, ToolServer
 from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply, value_class
 from proxy.core.tool_errors.backoff import (
@@ -49,11 +50,9 @@ from proxy.interfaces import (
     Clock,
     GuardedUpstream,
     JoinsServers,
-    Sent,
     Services,
     StartedExchange,
     StartsExchanges,
-    Trace,
     Upstream,
     UpstreamRequest,
 )

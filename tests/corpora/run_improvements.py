@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.adapters.base import CallShape
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Conversation, Document, Reject, Rung, ToolCall
@@ -20,7 +21,6 @@ from proxy.extensions.console.core.improvements import Improvement, list_improve
 from proxy.extensions.console.core.repair_advice import ToolMistakes
 from proxy.extensions.console.mistake_counts import MistakeCounts
 from proxy.extensions.recording.line import decide_sent, judge_sent
-from proxy.interfaces import CallRecord
 from tests.corpora.calls import check_of, rows
 
 Found = Counter[str]

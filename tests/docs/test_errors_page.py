@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy.call_record import CallRecord
 from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.model.codes import ERROR_CODES, STATUS_OF_CATEGORY, VIOLATION_CODES, ErrorCode, Severity
-from proxy.interfaces import CallRecord
 from proxy.telemetry.logs import build_fields
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "codes.md").read_text()

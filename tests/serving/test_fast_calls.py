@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from proxy.interfaces import CallRecord
+from proxy.call_record import CallRecord
 from proxy.server.connection import Connection
 from proxy.server.request_cycle import RequestCycle
 from proxy.server.service import BegunRequest

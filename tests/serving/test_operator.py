@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.interfaces import CallRecord
+from proxy.call_record import CallRecord
 from proxy.telemetry.ring import RecentCalls, make_entry
 from tests.serving.proxied import FREE, WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, Seen, answer, exchange, replies, tool

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from proxy.call_record import CallRecord
 from proxy.core.model.values import Delivered, UpstreamReply
-from proxy.interfaces import CallRecord
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest
 from proxy.server.http.responses import deliver

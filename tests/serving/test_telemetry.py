@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
 
+from proxy.call_record import CallRecord
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import CheckedCall, Repair, Rung, UpstreamReply, Violation
-from proxy.interfaces import CallRecord, UpstreamRequest
+from proxy.interfaces import UpstreamRequest
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page

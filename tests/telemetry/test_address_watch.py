@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from proxy.call_record import CallRecord
 from proxy.core.model.values import Rung
-from proxy.interfaces import CallRecord
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watches import AddressWatch
 from tests.serving.proxied import WEATHER, proxied

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.call_record import CallRecord, Event
 from proxy.core.contract.container import EVENTS
 from proxy.core.model.codes import VIOLATION_CODES
 from proxy.core.model.values import Repair, Violation
 from proxy.core.rules.rules import RULES
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
-from proxy.interfaces import CallRecord, Event
 from proxy.telemetry.metric_table import METRICS, OTHER
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page

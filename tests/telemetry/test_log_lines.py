@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from proxy.call_record import CallRecord, HookFailure, Trace
 from proxy.core.model.codes import TYPE_MISMATCH
 from proxy.core.model.values import Repair, Rung, Violation
 from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, QuestionOutcome
-from proxy.interfaces import CallRecord, HookFailure, Trace
 from proxy.telemetry.logs import Log, build_fields
 
 WALL = 1767225599.9996

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.call_record import CallRecord
 from proxy.core.model.codes import ERROR_CODES
 from proxy.core.model.values import Rung
-from proxy.interfaces import CallRecord
 from proxy.telemetry.metric_table import MetricRow
 from proxy.telemetry.metrics import KIND_FIELDS, Counter, Histogram, Metrics, Served
 from proxy.telemetry.metrics_page import show, write_page

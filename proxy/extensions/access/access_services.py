@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from proxy.call_record import AccessNote
 from proxy.config.mistakes import split_url
 from proxy.config.model import Config
 from proxy.core.contract.listed_tool import Hints
@@ -38,16 +39,7 @@ from proxy.extensions.access.core.settings import (
     TokenRefused,
 )
 from proxy.extensions.access.pins_section import ApprovedCalls, WithheldTools, find_withheld
-from proxy.interfaces import (
-    AccessDenied,
-    AccessNote,
-    Admission,
-    Admitted,
-    Certificate,
-    RouteAccess,
-    Services,
-    UpstreamRequest,
-)
+from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess, Services, UpstreamRequest
 from proxy.routing import name_routes
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics

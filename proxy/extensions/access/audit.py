@@ -21,11 +21,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
+from proxy.call_record import CallRecord
 from proxy.config.model import Config
 from proxy.core.model import codes
 from proxy.extensions.access.access_section import find_access
 from proxy.file_writing import open_to_append
-from proxy.interfaces import CallRecord, Clock, Observer, Pacing
+from proxy.interfaces import Clock, Observer, Pacing
 from proxy.routing import RouteTable
 from proxy.telemetry.logs import Log, render_json
 from proxy.telemetry.metric_table import Label, MetricRow

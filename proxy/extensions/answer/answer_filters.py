@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from proxy.call.context import add_notes, record_answer, record_late_error
+from proxy.call_record import CallRecord
 from proxy.config.model import Config
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.contract.toolname import list_root_properties
@@ -24,7 +25,7 @@ from proxy.extensions.answer.core.bodies import Filtered, FilterTask, filter_bod
 from proxy.extensions.answer.core.results import filter_message, is_answer
 from proxy.extensions.answer.core.shortening import NoteWriter
 from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents
-from proxy.interfaces import CallRecord, CallRoute, Services, UpstreamRequest
+from proxy.interfaces import CallRoute, Services, UpstreamRequest
 from proxy.telemetry.metric_table import OTHER, Label, MetricRow
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.faults import ReplyBroken

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.call.context import add_notes
+from proxy.call_record import CallRecord
 from proxy.config.model import Config
 from proxy.core.decide import decide
 from proxy.core.json.jsontext import TRUSTED, dumps, parse
@@ -50,7 +51,7 @@ from proxy.extensions.callout.callout_messages import (
 )
 from proxy.extensions.callout.callout_section import CalloutPoint, CalloutSettings, find_callouts, group_by_route
 from proxy.hooks.following import FollowingHooks
-from proxy.interfaces import CallRecord, CallRoute, Hooks, Services
+from proxy.interfaces import CallRoute, Hooks, Services
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.replayed_body import ReplayedBody, gather_body

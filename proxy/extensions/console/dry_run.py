@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.call.run import run_call
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse
@@ -30,7 +31,7 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
-from proxy.interfaces import CallRecord, Services
+from proxy.interfaces import Services
 from proxy.routing import MethodNotAllowed, find_dry_target
 from proxy.routing.table import DryRoute
 from proxy.server import Serving

@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from proxy.call_record import CallRecord
 from proxy.core.check.validation import Check
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
@@ -24,7 +25,6 @@ from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.facts import nodes_at, walk_schema
 from proxy.extensions.console.core.repair_advice import INVENTED, CountedMistake, InventedKey, ToolMistakes
-from proxy.interfaces import CallRecord
 from proxy.telemetry.failures import find_renamed, list_errors
 from proxy.telemetry.metric_table import OTHER
 

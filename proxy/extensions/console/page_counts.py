@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from proxy.call_record import CallRecord
 from proxy.extensions.console.mistake_counts import MistakeCounts
-from proxy.interfaces import CallRecord
 from proxy.server.admin.page import ConsoleData, Counts
 
 EVERY: Final = 15.0

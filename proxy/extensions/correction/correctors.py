@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from proxy.call_record import CallRecord
 from proxy.config.model import Config
 from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.extensions.correction.core.settings import CorrectionSettings, DebugStore
@@ -15,7 +16,7 @@ from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.record import DebugLog
 from proxy.extensions.correction.trajectory import Trajectories
-from proxy.interfaces import CallRecord, Clock, GuardedUpstream, Observer, Pacing, Services, UpstreamRequest
+from proxy.interfaces import Clock, GuardedUpstream, Observer, Pacing, Services, UpstreamRequest
 from proxy.routing import RouteTable
 from proxy.server.setup.upstreams import make_settings
 from proxy.telemetry.logs import Log

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.call.context import record_questions
+from proxy.call_record import CallRecord, Event
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import Failure, JsonValue, ToolCall
 from proxy.extensions.correction.core.settings import DebugStore
@@ -32,7 +33,6 @@ from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, Qu
 from proxy.extensions.correction.rules import find_status, is_type_error
 from proxy.extensions.correction.verdicts import ModelVerdict
 from proxy.file_writing import move_file, open_to_append
-from proxy.interfaces import CallRecord, Event
 
 # The outcome of a question until its proposed call has run.
 _PROPOSED: Final = "proposed"

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
+from proxy.call_record import CallRecord
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
@@ -25,7 +26,7 @@ from proxy.core.envelope.view import summarize_escalation
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
-from proxy.interfaces import CallRecord, Clock, Pacing, Services
+from proxy.interfaces import Clock, Pacing, Services
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream import UpstreamSettings

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 from proxy.adapters import ADAPTERS
 from proxy.adapters.base import CallShape
+from proxy.call_record import CallRecord
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.decide import decide
@@ -46,7 +47,6 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
-from proxy.interfaces import CallRecord
 
 # --- the fate of a call -----------------------------------------------------------------------------------------------
 # The fate of a call, reduced to the parts that two judgements are compared by.

@@ -39,8 +39,9 @@ from opentelemetry.trace import (
 )
 
 from proxy import __version__
+from proxy.call_record import CallRecord, Trace
 from proxy.extensions.recording.spans import RANDOM, SAMPLED, Span, build_spans, read_parent
-from proxy.interfaces import CallRecord, Clock, Trace
+from proxy.interfaces import Clock
 
 NAME: Final = "toolcall-proxy"
 # The SDK's own bound for its queue, OTEL_BSP_MAX_QUEUE_SIZE.

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from proxy.adapters.base import CallShape
+from proxy.call_record import CallRecord
 from proxy.config.context import Context
 from proxy.config.files.source import Files
 from proxy.config.model import Config, UpstreamConfig
@@ -27,7 +28,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Document
 from proxy.extensions.recording.line import RecordedLine, describe_call, read_line, write_line
 from proxy.file_writing import move_file, open_replacement, open_to_append
-from proxy.interfaces import CallRecord, Clock, Observer, Pacing
+from proxy.interfaces import Clock, Observer, Pacing
 from proxy.routing import RouteTable
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metric_table import Label, MetricRow

@@ -13,9 +13,9 @@ from dataclasses import field
 from typing import Final, Literal
 
 from proxy.adapters.ladder import read_trace_id
+from proxy.call_record import CallRecord, Event, Trace
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import COERCIONS
-from proxy.interfaces import CallRecord, Event, Trace
 from proxy.telemetry.logs import Fields, read_fields
 from proxy.telemetry.metric_table import METHODS
 

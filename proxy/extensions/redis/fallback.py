@@ -20,8 +20,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from proxy.call_record import Ending
 from proxy.extensions.redis.remote import Journal, JournalBatch, Remote, SeenEpisode, Unreachable
-from proxy.interfaces import Clock, Ending, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
+from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state import Changed, StoreChange
 from proxy.state.memory import MemoryStore
 

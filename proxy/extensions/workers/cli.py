@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, TextIO
 
+from proxy.call_record import CallRecord
 from proxy.cli.serve import announce, is_ended, settle_memory
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Address, AdminConfig
 from proxy.extensions.workers.pages import make_pool_pages
 from proxy.extensions.workers.supervisor import WorkerPool, readers_token
-from proxy.interfaces import CallRecord
 from proxy.server.admin.port import open_operator_ports
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest, make_id

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from proxy.call_record import CallRecord
 from proxy.config.files.secrets import reveal
 from proxy.config.model import AdminConfig
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.fields import NoBearer, read_bearer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Fields, JsonValue
-from proxy.interfaces import CallRecord, Observer
+from proxy.interfaces import Observer
 from proxy.plugin import AddsPages
 from proxy.plugins import find_plugins
 from proxy.telemetry.ring import KEPT_WRONG, KeptValues, RecentCalls

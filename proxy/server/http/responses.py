@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from proxy.call.context import record_fault, record_no_call, record_response
+from proxy.call_record import CallRecord
 from proxy.core.envelope import render_failure
 from proxy.core.envelope.parts import make_repair_headers, make_warning_headers
 from proxy.core.model.codes import ErrorCode
@@ -31,7 +32,6 @@ from proxy.core.model.values import (
     UpstreamFault,
 )
 from proxy.core.tool_errors.classify import make_fault_failure
-from proxy.interfaces import CallRecord
 from proxy.server.bound_route import RouteBinding
 from proxy.server.http.framing import (
     SERVER,

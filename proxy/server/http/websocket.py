@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp import HttpVersion11
 
 from proxy.call.context import record_fault, record_response
+from proxy.call_record import CallRecord
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import Executed, Fields, Headers, UpstreamFault, UpstreamReply
-from proxy.interfaces import CallRecord
 from proxy.server.http.framing import ResponseStream, write
 from proxy.server.http.headers import list_nominated, make_reply_headers
 from proxy.server.http.request_head import RequestHead, is_word

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
+from proxy.call_record import Trace
 from proxy.config.model import Config
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import CheckedCall
-from proxy.interfaces import CallLimiter, Clock, Observer, Pacing, Services, ToolTexts, Trace
+from proxy.interfaces import CallLimiter, Clock, Observer, Pacing, Services, ToolTexts
 from proxy.plugin import ExtendsCalls, ObservesCalls, SamplesCalls, TracesCalls
 from proxy.plugins import find_pinned, find_plugin, find_plugins, list_used
 from proxy.routing import RouteTable

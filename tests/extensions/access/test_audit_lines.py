@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from proxy.call_record import AccessNote, CallRecord
 from proxy.config.load import load
 from proxy.core.model.values import Conversation, Document, Rung, ToolCall
 from proxy.extensions.access.audit import CallAudit, find_outcome
-from proxy.interfaces import AccessNote, CallRecord
 from proxy.routing import RouteTable
 from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.telemetry.logs import Log

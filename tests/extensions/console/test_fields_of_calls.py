@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from proxy.call_record import CallRecord, Trace
 from proxy.core.model.values import Rung
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.extensions.console.cli import FILTERS
 from proxy.extensions.console.kept_calls import CallFilter, select_calls
 from proxy.extensions.console.pages import FOLDER
-from proxy.interfaces import CallRecord, Trace
 from proxy.telemetry.logs import build_fields
 from proxy.telemetry.ring import FIELDS, RecentCalls, make_entry
 

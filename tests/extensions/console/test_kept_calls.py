@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from proxy.call_record import CallRecord, ReplacedAnswer, Trace
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.model import codes
 from proxy.core.model.values import Conversation, Document, Failure, Rung, ToolCall, ToolResult, Violation
 from proxy.core.rules.rules import LEVEL_MEANINGS
 from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
-from proxy.interfaces import CallRecord, ReplacedAnswer, Trace
 from proxy.telemetry.ring import KeptCall, KeptValues, RecentCalls, make_entry
 from tests.serving.proxied import WEATHER, Proxied, proxied, told
 from tests.serving.wire import JSON_TYPE, answer, replies, tool

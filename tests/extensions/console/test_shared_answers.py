@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from proxy.call_record import CallRecord
 from proxy.extensions.console.kept_calls import MOST_TEXTS, CallFilter, select_calls, write_entry
 from proxy.extensions.console.pages import LONGEST_ANSWER, MOST_ANSWERS, SharedAnswers
-from proxy.interfaces import CallRecord
 from proxy.server.admin.page import Page, PageRequest
 from proxy.telemetry.ring import RecentCalls
 from tests.serving.proxied import WEATHER, proxied, told

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from proxy.call_record import CallRecord
 from proxy.extensions.console.cli import read_events
 from proxy.extensions.console.event_stream import follow_calls
 from proxy.extensions.console.kept_calls import CallFilter
-from proxy.interfaces import CallRecord
 from proxy.server.admin.page import READERS, ChangeLog, ConsoleData, Readers
 from proxy.telemetry.ring import RecentCalls
 from tests.serving.process import process

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proxy.call_record import CallRecord
 from proxy.extensions.correction.core.words import CorrectionQuestion
-from proxy.interfaces import CallRecord
 from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Script, Seen, Tool, answer, replies, tool
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from proxy.call_record import CallRecord
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.decide import decide
@@ -27,7 +28,7 @@ from proxy.extensions.correction.core.settings import CorrectionPolicy, Correcti
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.trajectory import Trajectories
-from proxy.interfaces import CallRecord, FailedCall, QuerySources, Services, UpstreamRequest
+from proxy.interfaces import FailedCall, QuerySources, Services, UpstreamRequest
 from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.state import make_store
 

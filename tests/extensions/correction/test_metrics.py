@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.call_record import CallRecord, Event
 from proxy.extensions.correction.core.words import BudgetKind, CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.correction.correctors import EVENTS, METRICS, CorrectionMetrics
-from proxy.interfaces import CallRecord, Event
 from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics, Served

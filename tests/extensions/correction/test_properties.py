@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.call_record import CallRecord
 from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.decide import decide
@@ -30,7 +31,7 @@ from proxy.extensions.correction.core.settings import CorrectionPolicy, Correcti
 from proxy.extensions.correction.corrector import ModelCorrector
 from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.trajectory import Trajectories
-from proxy.interfaces import CallRecord, FailedCall, QuerySources, Services, UpstreamRequest
+from proxy.interfaces import FailedCall, QuerySources, Services, UpstreamRequest
 from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.state import make_store
 from tests.extensions.correction.test_defects import BrokenLane

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from proxy.call_record import CallRecord, Event, Sent, Trace
 from proxy.core.model.values import Repair
 from proxy.core.tool_errors.backoff import Reason
 from proxy.extensions.correction.core.words import CorrectionQuestion, Layer, QuestionOutcome
 from proxy.extensions.recording.spans import Span, build_spans
-from proxy.interfaces import CallRecord, Event, Sent, Trace
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

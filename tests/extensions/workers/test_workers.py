@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from proxy.call_record import CallRecord
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.extensions.workers.pages import merge_attempts
 from proxy.extensions.workers.supervisor import merge_pages
-from proxy.interfaces import CallRecord
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
 from tests.serving.process import Process, process

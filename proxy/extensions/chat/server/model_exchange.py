@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from proxy.adapters.ladder import find_conversation
+from proxy.call_record import CallRecord
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
@@ -44,7 +45,7 @@ from proxy.extensions.chat.server.asking_again import (
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from proxy.extensions.chat.server.large_bodies import LargeBodies
-from proxy.interfaces import CallRecord, UpstreamRequest
+from proxy.interfaces import UpstreamRequest
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
 from proxy.server.http.framing import Response

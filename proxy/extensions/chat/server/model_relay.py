@@ -23,6 +23,7 @@ from proxy.call.context import (
     record_passthrough,
     record_replaced,
 )
+from proxy.call_record import CallRecord, ReplacedAnswer
 from proxy.core.contract.policy import BroughtTools, Mode
 from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
@@ -33,7 +34,7 @@ from proxy.extensions.chat.server.asking_again import FinalAnswer, Spending, exp
 from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.large_bodies import LargeBodies
 from proxy.extensions.chat.server.model_exchange import ModelExchange, is_plain
-from proxy.interfaces import CallRecord, Clock, ReplacedAnswer
+from proxy.interfaces import Clock
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json, read_whole, say_continue

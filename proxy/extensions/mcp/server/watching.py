@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from proxy.call.context import record_answer, record_ending, record_late_error
+from proxy.call_record import CallRecord, Ending
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
@@ -28,7 +29,7 @@ from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, find_answer
 from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.catalogue import Catalogue
 from proxy.extensions.mcp.server.lists.learner import decode_body
-from proxy.interfaces import CallRecord, Ending, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded, StateStore
+from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded, StateStore
 from proxy.upstream.faults import close_stream
 
 # "notifications/tools/list_changed" as JSON may write it: some writers escape every slash.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.call_record import CallRecord
 from proxy.config.model import Config
-from proxy.interfaces import CallRecord, Observer
+from proxy.interfaces import Observer
 from proxy.routing import RouteTable
 from proxy.telemetry.metric_table import MetricRow
 from proxy.telemetry.metrics import Metrics
