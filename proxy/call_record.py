@@ -9,16 +9,7 @@ from typing import Any, Protocol
 
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import (
-    CheckedCall,
-    Episode,
-    JsonValue,
-    Repair,
-    Rung,
-    ToolCall,
-    ToolResult,
-    Violation,
-)
+from proxy.core.model.values import CheckedCall, Episode, JsonValue, Repair, Rung, ToolCall, ToolResult, Violation
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 
 # What an ended episode was, where only the shared store can tell. It never fails.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from proxy.call_record import AccessNote, CallRecord, Ending, HookFailure
 from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import Hints
-from proxy.core.contract.policy import CallLimits, ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
+from proxy.core.contract.policy import ListedSchema, ListRules, ToolPolicy, ToolServer, UnknownTool
 from proxy.core.json.jsontext import TextLimits
 from proxy.core.model.codes import ErrorCode
 from proxy.core.model.fields import NO_NAMES, FieldNames
@@ -245,13 +245,13 @@ class ConnectedStore(StateStore, Protocol):
 
 # --- telemetry ------------------------------------------------------------------------------------------------------
 class CallLimiter(Protocol):
-    """Refuses calls that come too often, or too many at once (`limits.rate`, `limits.concurrent`)."""
+    """Refuses calls beyond the `limits` of their tool, as a plugin adds them."""
 
     async def admit(
-        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute
+        self, checked: CheckedCall, limits: Mapping[str, Any], call_route: CallRoute
     ) -> Failure | Callable[[], None] | None:
-        """Counts a call that would be sent. Gives why it is refused instead, or what is to be called once it has ended;
-        None where nothing need be. Waits only for a shared store."""
+        """Counts a call that would be sent. `limits`: key -> what its plugin read. Returns why the call is refused,
+        what to call once it has ended, or None. Waits only for a shared store."""
 
 
 class Observer(Protocol):

@@ -179,8 +179,9 @@ class RunsWorkers(Plugin):
 # --- config -----------------------------------------------------------------------------------------------------------
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
-    `limit_keys` those of a policy's `limits`. Other readers read `other_keys`. Of the policy keys, `tool_keys` apply to
-    one tool, `whole_keys` are not merged, and the lists of `joined_keys` are appended to the outer ones."""
+    `limit_keys` those of a policy's `limits`; all processes share the counts of `shared_limits`. Other readers read
+    `other_keys`. Of the policy keys, `tool_keys` apply to one tool, `whole_keys` are not merged, and the lists of
+    `joined_keys` are appended to the outer ones."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()
@@ -188,6 +189,7 @@ class AddsKeys(Plugin):
     whole_keys: ClassVar[tuple[str, ...]] = ()
     joined_keys: ClassVar[tuple[str, ...]] = ()
     limit_keys: ClassVar[tuple[str, ...]] = ()
+    shared_limits: ClassVar[tuple[str, ...]] = ()
     other_keys: ClassVar[tuple[str, ...]] = ()
 
     def list_keys(self) -> tuple[str, ...]:
@@ -308,7 +310,7 @@ class ExtendsCalls(AddsKeys):
         return None
 
     def make_limiter(self, services: Services) -> CallLimiter | None:
-        """Returns the limiter that refuses calls by its `limit_keys`, for the first config with one of them."""
+        """What refuses calls by its `limit_keys`, for the first config with one of them. It outlives a reload."""
         return None
 
     def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:

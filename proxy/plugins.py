@@ -130,9 +130,37 @@ def _load_named(name: str) -> Plugin:
 
 def _make(entry: EntryPoint, name: str) -> object:
     try:
-        return entry.load()()
+        made: object = entry.load()()
     except Exception as error:
         raise PluginError(f"plugin {name!r} does not load: {type(error).__name__}: {error}") from error
+    if isinstance(made, Plugin) and (missing := find_missing(type(made))):
+        raise PluginError(f"plugin {name!r} does not load: {entry.value} lacks {', '.join(missing)}")
+    return made
+
+
+# Method that a seam needs only with one of these keys -> their attributes.
+_NEEDED_WITH: Final = {
+    "read_section": ("sections",),
+    "read_policy_key": ("policy_keys", "limit_keys"),
+    "read_upstream": ("upstream_keys",),
+    "make_upstreams": ("upstream_keys",),
+}
+
+
+def find_missing(plugin: type[Plugin]) -> list[str]:
+    """The attributes and methods that a class lacks of the seams that it inherits, as `Seam.name`."""
+    missing: dict[str, str] = {}
+    for seam in (each for each in plugin.__mro__ if each.__module__ == Plugin.__module__):
+        for name in (*seam.__annotations__, *vars(seam)):
+            found = getattr(plugin, name, None)
+            is_open = "NotImplementedError" in getattr(getattr(found, "__code__", None), "co_names", ())
+            keys = _NEEDED_WITH.get(name)
+            if (is_open or not hasattr(plugin, name)) and (keys is None or any(getattr(plugin, key) for key in keys)):
+                missing.setdefault(name, f"{seam.__name__}.{name}")
+    unlimited = ExtendsCalls.make_limiter
+    if getattr(plugin, "limit_keys", ()) and getattr(plugin, "make_limiter", unlimited) is unlimited:
+        missing["make_limiter"] = "ExtendsCalls.make_limiter"
+    return list(missing.values())
 
 
 def _find_class(names: Mapping[str, object], module: str) -> type[Plugin]:

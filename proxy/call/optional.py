@@ -148,8 +148,7 @@ async def send_within_cap(
 
 
 async def send_within_limits(context: CallContext, approved: ApprovedCall, send: Send) -> Delivered | PendingFailure:
-    """Sends a call unless calls like it come too often, or too many at once (`limits.rate`, `limits.concurrent`). It
-    ends with its answer."""
+    """Sends a call unless a limit of its tool refuses it. It is under way until its answer ends."""
     limiter, tool = context.services.limiter, context.call_route.tools.get(approved.checked.call.tool)
     if limiter is None or tool is None or tool.limits is None:
         return await send(context, approved)

@@ -63,11 +63,7 @@ class Context:
 
 
 def read_named_text(
-    context: Context,
-    files: Files,
-    at: Pointer,
-    name: JsonValue,
-    hint: str = "paths start at the config file's folder",
+    context: Context, files: Files, at: Pointer, name: JsonValue, hint: str = "paths start at the config file's folder"
 ) -> str | None:
     """Returns the text of a file that the config names. If it cannot be read, reports that and returns None."""
     try:

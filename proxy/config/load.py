@@ -38,7 +38,8 @@ from proxy.core.contract.spellings import JudgedPaths
 from proxy.core.json.jsontext import format_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.facts import read_facts
-from proxy.plugins import PluginError, list_askers, load_named
+from proxy.plugin import AddsKeys
+from proxy.plugins import PluginError, find_plugins, list_askers, load_named
 
 # A variable as a shell writes it, which this config does not replace.
 _SHELL_REFERENCE: Final = re.compile(r"(?<!\$)\$[A-Za-z_][A-Za-z0-9_]*")
@@ -182,12 +183,13 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
     """
     if config.workers == 1 or config.state.backend != "memory":
         return None
+    shared = {key for plugin in find_plugins(AddsKeys) for key in plugin.shared_limits}
     for route in config.routes:
         counts = route.listed is not None and route.policy.mode is Mode.ENFORCE
         for tool in route.tools.values():  # attempts are counted, or calls against a cap or a rate
             judged = tool.policy.mode is Mode.ENFORCE and (tool.schema is not None or tool.container is not None)
-            has_rates = tool.policy.limits is not None and bool(tool.policy.limits.rates)
-            counts |= judged or has_rates or tool.policy.caps.of(tool.name).limit is not None
+            is_counted = not shared.isdisjoint(tool.policy.limits or ())
+            counts |= judged or is_counted or tool.policy.caps.of(tool.name).limit is not None
         if counts:
             message = f"{config.workers} workers do not share `state: {{backend: memory}}`"
             return message, f"route {route.name!r} counts attempts or calls: take one worker, or a shared backend"

@@ -15,15 +15,7 @@ from typing import Any, Final, Literal, Protocol
 
 from proxy.adapters.base import DEFAULT_LADDER, CallShape, ConversationSource
 from proxy.core.check.validation import Check
-from proxy.core.contract.policy import (
-    CallCap,
-    ListRules,
-    Mode,
-    NullOptional,
-    PolicyValues,
-    RepairPolicy,
-    ToolPolicy,
-)
+from proxy.core.contract.policy import CallCap, ListRules, Mode, NullOptional, PolicyValues, RepairPolicy, ToolPolicy
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Container, Headers, JsonValue

@@ -17,7 +17,7 @@ from proxy.config.keys.access_keys import HASHED, hash_token, list_tokens
 from proxy.config.keys.policy_keys import IDEMPOTENCY, LIMITS, POLICY_KEYS, RESEND
 from proxy.config.model import Policy
 from proxy.config.sections.units import read_size, read_switch
-from proxy.core.contract.policy import CallLimits, RepairPolicy, ResendPolicy
+from proxy.core.contract.policy import RepairPolicy, ResendPolicy
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.plugin import AddsKeys
@@ -93,8 +93,12 @@ def name_scope(layer: Written, scope: str) -> Written:
         return layer
     scoped: dict[str, JsonValue] = {}
     for key in counting & limits.keys():
-        listed = limits[key] if isinstance(limits[key], list) else [limits[key]]  # `off` is an empty list
-        scoped[key] = [{**each, "scope": scope} for each in listed if isinstance(each, dict)]
+        value = limits[key]
+        if isinstance(value, dict | list):
+            listed = value if isinstance(value, list) else [value]
+            scoped[key] = [{**each, "scope": scope} for each in listed if isinstance(each, dict)]
+        elif value in ("off", False):
+            scoped[key] = []
     return {**layer, "limits": limits | scoped}
 
 
@@ -123,8 +127,8 @@ def read_policy(written: Written) -> Policy:
         if "body" in limits:
             made["max_body"] = read_size(limits["body"])
         listed = ((key, plugin) for key, plugin in added.limits.items() if limits.get(key))
-        bounds: dict[str, Any] = {key: plugin.read_policy_key(key, limits[key]) for key, plugin in listed}
-        made["limits"] = CallLimits(bounds.get("rate", ()), bounds.get("concurrent", ())) if bounds else None
+        bounds = {key: plugin.read_policy_key(key, limits[key]) for key, plugin in listed}
+        made["limits"] = {key: bound for key, bound in bounds.items() if bound is not None} or None
     return Policy(**made)
 
 

@@ -12,15 +12,4 @@ within their time, and turns failures into a `Failure`; `following.py` is for pl
 
 from proxy.hooks.api import Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
 
-__all__ = [
-    "Answer",
-    "Broken",
-    "Call",
-    "Change",
-    "Ending",
-    "Hook",
-    "Outgoing",
-    "Refuse",
-    "Result",
-    "Verdict",
-]
+__all__ = ["Answer", "Broken", "Call", "Change", "Ending", "Hook", "Outgoing", "Refuse", "Result", "Verdict"]

@@ -109,8 +109,7 @@ LABELS: Final[Mapping[str, Label]] = {
     ),
     "event": Label("The event.", EVENTS),
     "status": Label(
-        "The class of the upstream's status; `_other` where no answer came.",
-        ("1xx", "2xx", "3xx", "4xx", "5xx", OTHER),
+        "The class of the upstream's status; `_other` where no answer came.", ("1xx", "2xx", "3xx", "4xx", "5xx", OTHER)
     ),
     "hook": Label("The hook, as the config names it (`use`)."),
     "point": Label("The point of the call.", HOOK_POINTS),

@@ -19,25 +19,11 @@ from typing import Any, Final, NamedTuple
 
 from proxy import __version__
 from proxy.call_record import CallRecord
-from proxy.core.model.codes import (
-    CALL_CAP_EXCEEDED,
-    CALL_RATE_EXCEEDED,
-    ERROR_CODES,
-    TOO_MANY_CALLS_AT_ONCE,
-    Severity,
-)
+from proxy.core.model.codes import CALL_CAP_EXCEEDED, CALL_RATE_EXCEEDED, ERROR_CODES, TOO_MANY_CALLS_AT_ONCE, Severity
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.telemetry.logs import is_validation_failure
-from proxy.telemetry.metric_table import (
-    METHODS,
-    METRICS,
-    MOST_CORRECTED,
-    OTHER,
-    OWN_STAGES,
-    WRONG,
-    MetricRow,
-)
+from proxy.telemetry.metric_table import METHODS, METRICS, MOST_CORRECTED, OTHER, OWN_STAGES, WRONG, MetricRow
 
 # CallRecord.outcome -> the result of the check, where one ran.
 _RESULTS: Final = {

@@ -108,12 +108,7 @@ class QueueWriter:
     """Writes to a sink, from its own thread."""
 
     def __init__(
-        self,
-        sink: Sink,
-        render: Render,
-        notice: Notice,
-        queue_bytes: int = QUEUE_BYTES,
-        pause: float = PAUSE,
+        self, sink: Sink, render: Render, notice: Notice, queue_bytes: int = QUEUE_BYTES, pause: float = PAUSE
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self._sink = sink

@@ -177,11 +177,7 @@ RESEND: Final = name_kind(
         ),
         ConfigKey("backoff", DURATION, "The first resend waits a random part of this, which doubles each time."),
         ConfigKey("max_backoff", DURATION, "The longest wait."),
-        ConfigKey(
-            "deadline",
-            LENGTH,
-            "For all sends of one call and the waits between them. Default: `timeout`.",
-        ),
+        ConfigKey("deadline", LENGTH, "For all sends of one call and the waits between them. Default: `timeout`."),
         ConfigKey("on_retry_after", SWITCH, "Waits as long as a 429 or 503 says, within the deadline."),
         make=dict,
     ),
@@ -373,10 +369,7 @@ POLICY_KEYS: Final = (
         "or explained only for 429 and 5xx (`outages`, the default on MCP routes).",
     ),
     PolicyKey(
-        "wrap_success",
-        SWITCH,
-        'A tool\'s JSON answer goes out as `{"success": true, "data": ...}`.',
-        of_answers=True,
+        "wrap_success", SWITCH, 'A tool\'s JSON answer goes out as `{"success": true, "data": ...}`.', of_answers=True
     ),
     PolicyKey(
         "response_mode",

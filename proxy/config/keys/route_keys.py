@@ -52,12 +52,7 @@ _SCHEMA: Final = name_kind(
 _RESPONSE_SCHEMA: Final = name_kind(
     "response_schema",
     "Response schema",
-    either(
-        _NAMED,
-        Kind({"type": "object"}),
-        Kind({"type": "boolean"}),
-        x_expects="a file path or a JSON Schema",
-    ),
+    either(_NAMED, Kind({"type": "object"}), Kind({"type": "boolean"}), x_expects="a file path or a JSON Schema"),
     "The JSON Schema of the tool's answer: a file path (`file.yaml`, `file.json#/pointer`) or in place. Default: not "
     "checked.",
 )
@@ -104,9 +99,7 @@ CONTAINER: Final = name_kind(
             "(`expand`), or goes to the function that it names (`dispatch`).",
         ),
         ConfigKey(
-            "require_expansion",
-            SWITCH,
-            "Its functions may be called only after it was expanded in the conversation.",
+            "require_expansion", SWITCH, "Its functions may be called only after it was expanded in the conversation."
         ),
         make=dict,
     ),
@@ -188,9 +181,7 @@ ROUTE: Final = name_kind(
             "The catalogue's tools that may be called here. Default: all.",
         ),
         ConfigKey(
-            "dispatch",
-            _DISPATCH,
-            "The body names the tool: the places of the name, the arguments and the call's id.",
+            "dispatch", _DISPATCH, "The body names the tool: the places of the name, the arguments and the call's id."
         ),
         ConfigKey("passthrough", _YES, "Relays everything without validation.", default=False),
         ConfigKey("relay", _YES, "The same as `passthrough`.", default=False),

@@ -293,9 +293,7 @@ SINGLE_KEYS: Final = mapping(
     ),
     ConfigKey("limits", _LIMITS, "Bounds of what is read.", field=SAME_OWNER),
     ConfigKey(
-        "workers",
-        number(minimum=1, maximum=256),
-        "Processes that share the port. More than one needs a shared state.",
+        "workers", number(minimum=1, maximum=256), "Processes that share the port. More than one needs a shared state."
     ),
     make=dict,
 )

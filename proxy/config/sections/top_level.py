@@ -14,15 +14,7 @@ from proxy.config.files.source import Files
 from proxy.config.keys.policy_keys import HEADERS
 from proxy.config.keys.section_keys import ADMIN, HOOK, SINGLE_KEYS, STATE, TELEMETRY
 from proxy.config.keys.upstream_keys import GUARD, UPSTREAM
-from proxy.config.model import (
-    Address,
-    AdminConfig,
-    HeaderChanges,
-    HookEntry,
-    StateConfig,
-    Telemetry,
-    UpstreamConfig,
-)
+from proxy.config.model import Address, AdminConfig, HeaderChanges, HookEntry, StateConfig, Telemetry, UpstreamConfig
 from proxy.config.sections.network import read_address, read_upstream_tls
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer

@@ -169,14 +169,6 @@ class CallCap:
     by_address: bool = False
 
 
-@value_class
-class CallLimits:
-    """The most calls of a tool in a time, and at once. All limits hold; a plugin makes and reads them."""
-
-    rates: tuple[Any, ...] = ()
-    concurrent: tuple[Any, ...] = ()
-
-
 class UpstreamErrors(StrEnum):
     """A tool's own error: explained to the model as ours are, or handed on untouched (docs/upstream.md).
 
@@ -263,7 +255,7 @@ class PolicyValues:
     max_body: int = 1024 * 1024
     feedback: FeedbackLimits = field(default_factory=FeedbackLimits)
     attempts: AttemptsPolicy = field(default_factory=AttemptsPolicy)
-    limits: CallLimits | None = None
+    limits: Mapping[str, Any] | None = field(default=None, hash=False)  # by key; plugins make and read them
     resend: ResendPolicy = field(default_factory=ResendPolicy)
     upstream_errors: UpstreamErrors = UpstreamErrors.EXPLAIN
     wrap_success: bool = False

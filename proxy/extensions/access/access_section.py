@@ -183,10 +183,6 @@ def describe_resource(settings: AccessSettings, path: str, routes: Sequence[Rout
 
 
 async def _answer(
-    body: bytes,
-    _request: RawRequest,
-    _fields: Fields,
-    _usable: Callable[[], Awaitable[Usable]],
-    _store: StateStore,
+    body: bytes, _request: RawRequest, _fields: Fields, _usable: Callable[[], Awaitable[Usable]], _store: StateStore
 ) -> HttpReply:
     return HttpReply(200, _FIELDS, body)

@@ -67,12 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _pin(args: argparse.Namespace) -> int:
     from proxy.extensions.access.lock_file import write_lock
-    from proxy.extensions.access.pinning import (
-        apply_pin_changes,
-        list_defined,
-        list_pin_changes,
-        list_warnings,
-    )
+    from proxy.extensions.access.pinning import apply_pin_changes, list_defined, list_pin_changes, list_warnings
     from proxy.file_writing import SHARED, replace_file
 
     loaded, path, before = _load(Path(args.config))

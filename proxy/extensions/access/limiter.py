@@ -16,14 +16,14 @@ from enum import StrEnum
 from functools import lru_cache, partial
 from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Any, Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.model import RouteEntry, ToolConfig
 from proxy.config.sections.units import read_seconds
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.contract.policy import CallLimits, Mode
+from proxy.core.contract.policy import Mode
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, Pointer, value_class
 from proxy.interfaces import CallRoute, Rate, RateExceeded, Services, StateStore
@@ -74,24 +74,26 @@ class CallRates:
         self._under_way: Counter[bytes] = Counter()
 
     async def admit(
-        self, checked: CheckedCall, limits: CallLimits, call_route: CallRoute
+        self, checked: CheckedCall, limits: Mapping[str, Any], call_route: CallRoute
     ) -> Failure | Callable[[], None] | None:
         """Counts a call, or gives the failure of a refused one."""
         values = find_values(checked, call_route)
-        places = [_hash_key(limit, str(index), values) for index, limit in enumerate(limits.concurrent)]
-        for limit, place in zip(limits.concurrent, places, strict=True):
+        rates: tuple[RateLimit, ...] = limits.get("rate", ())
+        at_once: tuple[ConcurrentLimit, ...] = limits.get("concurrent", ())
+        places = [_hash_key(limit, str(index), values) for index, limit in enumerate(at_once)]
+        for limit, place in zip(at_once, places, strict=True):
             if self._under_way[place] >= limit.calls:
                 return make_concurrency_failure(checked.call.tool, limit)
         self._under_way.update(places)
         admitted = False
         try:
-            exceeded = await self._take_rates(limits.rates, values) if limits.rates else None
+            exceeded = await self._take_rates(rates, values) if rates else None
             admitted = exceeded is None
         finally:
             if not admitted:
                 self._leave(places)
         if exceeded is not None:
-            return make_rate_failure(checked.call.tool, limits.rates[exceeded.index], exceeded.wait)
+            return make_rate_failure(checked.call.tool, rates[exceeded.index], exceeded.wait)
         return partial(self._leave, places) if places else None
 
     async def _take_rates(self, rates: Sequence[RateLimit], values: Mapping[CountedBy, str]) -> RateExceeded | None:

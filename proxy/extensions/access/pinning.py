@@ -17,12 +17,7 @@ from proxy.config.model import Config, Listen, RouteEntry, StateConfig
 from proxy.core.contract.listed_tool import DEFINED, define_tool
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
-from proxy.extensions.access.lock_file import (
-    Definition,
-    Pins,
-    digest_tool,
-    find_hidden,
-)
+from proxy.extensions.access.lock_file import Definition, Pins, digest_tool, find_hidden
 from proxy.extensions.access.pins_section import find_operations
 from proxy.extensions.operations.importing import read_source_again
 from proxy.extensions.operations.importing.harvest import ImportProblem, Recorded

@@ -35,6 +35,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     whole_keys = ("jwt",)
     joined_keys = ("deny",)
     limit_keys = ("rate", "concurrent")
+    shared_limits = ("rate",)
     asks_callers = ("jwt", "allow", "deny")
 
     def list_metrics(self) -> Sequence[MetricRow]:

@@ -32,13 +32,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.rules.rules import HOOK
-from proxy.extensions.callout.callout_client import (
-    COUNTED,
-    SECONDS,
-    CalloutClient,
-    CalloutFailure,
-    CalloutFault,
-)
+from proxy.extensions.callout.callout_client import COUNTED, SECONDS, CalloutClient, CalloutFailure, CalloutFault
 from proxy.extensions.callout.callout_messages import (
     CalloutAnswer,
     ShownAnswer,

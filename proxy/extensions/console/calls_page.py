@@ -42,12 +42,7 @@ _TAKEN: Final = frozenset({"delivered", "repaired", "corrected", "passthrough"})
 
 
 def describe_copies(
-    call: Mapping[str, Any],
-    values: tuple[bytes, ...] | None,
-    shown: str,
-    *,
-    is_operator: bool,
-    routes: Iterable[Route],
+    call: Mapping[str, Any], values: tuple[bytes, ...] | None, shown: str, *, is_operator: bool, routes: Iterable[Route]
 ) -> dict[str, JsonValue]:
     """Returns the data for the page's copies, or why there are none.
 

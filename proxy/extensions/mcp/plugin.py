@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from proxy.plugin import (
-    AddsAdapters,
-    AddsKeys,
-    AddsVerbs,
-    ExtendsVerbs,
-    Flag,
-    NoConfig,
-    SpeaksProtocol,
-    Verb,
-)
+from proxy.plugin import AddsAdapters, AddsKeys, AddsVerbs, ExtendsVerbs, Flag, NoConfig, SpeaksProtocol, Verb
 
 if TYPE_CHECKING:
     import argparse

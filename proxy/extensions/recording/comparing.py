@@ -22,13 +22,7 @@ from proxy.core.display.preview import MASK
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse, parse_pointer
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import (
-    Decision,
-    Forward,
-    JsonProblem,
-    JsonValue,
-    Pointer,
-)
+from proxy.core.model.values import Decision, Forward, JsonProblem, JsonValue, Pointer
 from proxy.core.rules.facts import nodes_at
 from proxy.core.schema.dialects import map_subschemas, normalise, respell_bounds
 from proxy.core.schema.drafts import SchemaError

@@ -3,15 +3,16 @@ observers of finished calls, one of which traces (`Tracer`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from proxy.call_record import Trace
 from proxy.config.model import Config
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import CheckedCall
-from proxy.interfaces import CallLimiter, Clock, Observer, Pacing, Services, ToolTexts
+from proxy.core.model.values import CheckedCall, Failure
+from proxy.interfaces import CallLimiter, CallRoute, Clock, Observer, Pacing, Services, ToolTexts
 from proxy.plugin import ExtendsCalls, ObservesCalls, SamplesCalls, TracesCalls
 from proxy.plugins import find_pinned, find_plugin, find_plugins, list_used
 from proxy.routing import RouteTable
@@ -58,14 +59,14 @@ class CallSampler(ServiceExtender, Protocol):
 
 
 class ExtensionServices:
-    """The services that plugins add, each made for the first config that has a section or policy key of its plugin. The
-    limiter of calls is made for the first that limits some, the sampler for the first sampled call."""
+    """The services that plugins add, each made for the first config that has a section or policy key of its plugin; the
+    limiter of a plugin for the first with one of its limits, the sampler for the first sampled call."""
 
     def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
         self._world = (base, log, metrics)
         self._made: dict[str, ServiceExtender] = {}
         self._sampler: CallSampler | None = None
-        self._limiter: CallLimiter | None = None
+        self._limiters: dict[str, CallLimiter | None] = {}
 
     def extend(self, config: Config, services: Services) -> Services:
         """The services of a config, with all that it asks for."""
@@ -78,12 +79,18 @@ class ExtensionServices:
                 self._made[plugin.name] = made
         for each in self._list_made():
             services = each.extend(config, services)
-        if any(policy.limits is not None for route in config.routes for policy in route.list_policies()):
-            if self._limiter is None:
-                limiters = (each.make_limiter(self._world[0]) for each in find_plugins(ExtendsCalls) if each.limit_keys)
-                self._limiter = next(filter(None, limiters), None)
-            services = replace(services, limiter=self._limiter)
-        return services
+        return replace(services, limiter=self._find_limiter(config))
+
+    def _find_limiter(self, config: Config) -> CallLimiter | None:
+        used = {key for route in config.routes for policy in route.list_policies() for key in policy.limits or ()}
+        found: list[CallLimiter] = []
+        for plugin in find_plugins(ExtendsCalls):
+            if not used.isdisjoint(plugin.limit_keys):
+                if plugin.name not in self._limiters:
+                    self._limiters[plugin.name] = plugin.make_limiter(self._world[0])
+                if (limiter := self._limiters[plugin.name]) is not None:
+                    found.append(limiter)
+        return _JoinedLimiter(found) if len(found) > 1 else next(iter(found), None)
 
     def _list_made(self) -> list[ServiceExtender]:
         return [*self._made.values(), *([self._sampler] if self._sampler is not None else [])]
@@ -102,6 +109,26 @@ class ExtensionServices:
         """Ends each."""
         for each in self._list_made():
             await each.close()
+
+
+class _JoinedLimiter:
+    """The limiters of several plugins as one: a call passes if it passes each."""
+
+    def __init__(self, limiters: Sequence[CallLimiter]) -> None:
+        self._limiters = limiters
+
+    async def admit(
+        self, checked: CheckedCall, limits: Mapping[str, Any], call_route: CallRoute
+    ) -> Failure | Callable[[], None] | None:
+        """Counts a call at each limiter. One that refuses it, or fails, ends it at those before."""
+        with ExitStack() as begun:
+            for limiter in self._limiters:
+                end = await limiter.admit(checked, limits, call_route)
+                if isinstance(end, Failure):
+                    return end
+                if end is not None:
+                    begun.callback(end)
+            return begun.pop_all().close
 
 
 # --- observers of finished calls --------------------------------------------------------------------------------------

@@ -16,16 +16,7 @@ from proxy.core.decide import prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import read_document
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import (
-    CheckedCall,
-    Conversation,
-    Document,
-    Failure,
-    Forward,
-    JsonProblem,
-    Repair,
-    ToolCall,
-)
+from proxy.core.model.values import CheckedCall, Conversation, Document, Failure, Forward, JsonProblem, Repair, ToolCall
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.extensions.chat.core.found_calls import CallChange, FoundCall, find_tool_name
 from proxy.extensions.chat.core.model_request import ModelRequest

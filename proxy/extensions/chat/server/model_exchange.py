@@ -17,15 +17,7 @@ from proxy.call_record import CallRecord
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import (
-    Conversation,
-    Headers,
-    JsonValue,
-    Repair,
-    ToolResult,
-    UpstreamFault,
-    UpstreamReply,
-)
+from proxy.core.model.values import Conversation, Headers, JsonValue, Repair, ToolResult, UpstreamFault, UpstreamReply
 from proxy.extensions.chat.adapters import write_message
 from proxy.extensions.chat.config import ModelSettings
 from proxy.extensions.chat.core.events import write_error_event

@@ -24,13 +24,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import nodes_at
 from proxy.core.schema.nodes import Node
-from proxy.extensions.console.core.repair_advice import (
-    INVENTED,
-    CountedMistake,
-    Renames,
-    ToolMistakes,
-    advise,
-)
+from proxy.extensions.console.core.repair_advice import INVENTED, CountedMistake, Renames, ToolMistakes, advise
 
 # Report-only routes are safe to enforce after this long without a call that would be refused.
 SAFE_AFTER: Final = 24 * 3600.0

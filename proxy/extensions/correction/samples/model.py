@@ -15,10 +15,7 @@ DEFAULT_MODEL_PORT: Final = 9102
 # The largest request read: the proxy's prompts have some thousand bytes.
 _LONGEST: Final = 1024 * 1024
 # (tool, argument, sent value) -> the right value.
-ANSWERS: Final[dict[tuple[str, str, str], Any]] = {
-    ("convert", "amount", "five"): 5,
-    ("convert", "to", "Euro"): "EUR",
-}
+ANSWERS: Final[dict[tuple[str, str, str], Any]] = {("convert", "amount", "five"): 5, ("convert", "to", "Euro"): "EUR"}
 _TOOL: Final = re.compile(r"^Tool: (.+)$", re.MULTILINE)
 _ARGUMENTS: Final = re.compile(r"^Arguments:\n(.+)$", re.MULTILINE)
 # Only layer 4's prompt holds this.

@@ -42,9 +42,7 @@ def register(kinds: Any) -> None:
         help="write nothing; print the client's config, with the proxy in front of each server",
     )
     clients.add_argument(
-        "--urls",
-        action="store_true",
-        help="with --rewrite: print URLs of a proxy that serves the written config",
+        "--urls", action="store_true", help="with --rewrite: print URLs of a proxy that serves the written config"
     )
     clients.add_argument(
         "--one", action="store_true", help="all servers behind one path, their tools under the servers' names"

@@ -283,13 +283,7 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
     message = f"{refused.meaning.rstrip('.')}: {found.words}" if has_own_words else refused.meaning
     details = {"upstream_status": str(_INVALID), **own_words}
     return Failure(
-        refused,
-        message,
-        found.violations,
-        details=details,
-        status=_INVALID,
-        sent=sent,
-        type_related=found.type_related,
+        refused, message, found.violations, details=details, status=_INVALID, sent=sent, type_related=found.type_related
     )
 
 

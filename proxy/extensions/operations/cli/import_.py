@@ -153,11 +153,7 @@ def describe_harvest(harvest: Harvest) -> Iterator[str]:
 
 def _summarise(harvest: Harvest) -> str:
     """The counts of the report in one line, for reports that are longer than a screen."""
-    counts = (
-        (len(harvest.tools), "judged"),
-        (len(harvest.relayed), "relayed"),
-        (len(harvest.left_out), "left out"),
-    )
+    counts = ((len(harvest.tools), "judged"), (len(harvest.relayed), "relayed"), (len(harvest.left_out), "left out"))
     return ", ".join(f"{count:,} {what}" for count, what in counts)
 
 

@@ -1,12 +1,16 @@
-"""Counts the requests of routes that have the key `basic`."""
+"""Counts the requests of routes that have the key `basic`, and the calls of tools that have the limit `total`."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from proxy.call_record import CallRecord
 from proxy.config.model import Config
-from proxy.interfaces import Observer
+from proxy.core.model import codes
+from proxy.core.model.values import CheckedCall, Failure
+from proxy.interfaces import CallRoute, Observer
 from proxy.routing import RouteTable
 from proxy.telemetry.metric_table import MetricRow
 from proxy.telemetry.metrics import Metrics
@@ -37,3 +41,23 @@ class CountedUsers:
 
     async def close(self) -> None:
         """Has nothing to end."""
+
+
+class TotalLimiter:
+    """Refuses the calls of a tool beyond a total."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[str] = Counter()
+
+    async def admit(
+        self,
+        checked: CheckedCall,
+        limits: Mapping[str, Any],
+        call_route: CallRoute,  # noqa: ARG002
+    ) -> Failure | Callable[[], None] | None:
+        """Counts a call, or refuses it."""
+        tool = checked.call.tool
+        if self._calls[tool] >= limits.get("total", float("inf")):
+            return Failure(codes.TOO_MANY_CALLS_AT_ONCE, f"Tool '{tool}' was called as often as it may be.")
+        self._calls[tool] += 1
+        return None

@@ -9,7 +9,7 @@ from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
     from basic_auth.admission import BasicServices
-    from basic_auth.counting import CountedUsers
+    from basic_auth.counting import CountedUsers, TotalLimiter
     from proxy.config.context import Context
     from proxy.config.files.source import Files
     from proxy.config.model import RouteEntry
@@ -30,6 +30,7 @@ class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     sections = ("basic_users",)
     policy_keys = ("basic",)
     whole_keys = ("basic",)
+    limit_keys = ("total",)
     asks_callers = ("basic",)
 
     def list_metrics(self) -> Sequence[MetricRow]:
@@ -45,7 +46,9 @@ class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> Mapping[str, JsonValue]:
         return context.mapping(key)
 
-    def read_policy_key(self, key: str, written: JsonValue) -> tuple[str, ...] | None:
+    def read_policy_key(self, key: str, written: JsonValue) -> tuple[str, ...] | int | None:
+        if key == "total":
+            return written if isinstance(written, int) else None
         return tuple(map(str, written)) if isinstance(written, list) else None
 
     def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
@@ -60,6 +63,11 @@ class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         from basic_auth.admission import BasicServices
 
         return BasicServices()
+
+    def make_limiter(self, services: Services) -> TotalLimiter:
+        from basic_auth.counting import TotalLimiter
+
+        return TotalLimiter()
 
     def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> CountedUsers:
         from basic_auth.counting import CountedUsers

@@ -132,10 +132,7 @@ class RewrittenStream:
     has ended (True) or is given up (False)."""
 
     def __init__(
-        self,
-        reply: UpstreamReply,
-        rewrite: Callable[[ServerEvent], bytes],
-        leave: Callable[[bool], Awaitable[None]],
+        self, reply: UpstreamReply, rewrite: Callable[[ServerEvent], bytes], leave: Callable[[bool], Awaitable[None]]
     ) -> None:
         self._reply = reply
         self._pieces = read_pieces(reply) if isinstance(reply.body, bytes) else aiter(reply.body)
@@ -257,10 +254,7 @@ def refuse_question(text: bytes, declared: JsonValue) -> bytes | None:
     missing = find_missing_capability(value.get("method"), declared) if isinstance(value, dict) else ""
     if not missing or not isinstance(value, dict) or "id" not in value:
         return None
-    error: JsonValue = {
-        "code": METHOD_NOT_FOUND,
-        "message": f"the client has not declared the capability {missing!r}",
-    }
+    error: JsonValue = {"code": METHOD_NOT_FOUND, "message": f"the client has not declared the capability {missing!r}"}
     return dumps({"jsonrpc": "2.0", "id": value["id"], "error": error})
 
 

@@ -41,14 +41,7 @@ class ServerGroup:
     Times in seconds."""
 
     def __init__(
-        self,
-        links: Iterable[ServerLink],
-        who: Introduction,
-        pages: Pages,
-        *,
-        shared: bool,
-        wait: float,
-        again: float,
+        self, links: Iterable[ServerLink], who: Introduction, pages: Pages, *, shared: bool, wait: float, again: float
     ) -> None:
         self.links = {link.server.name: link for link in links}
         self.listed: set[str] = set()
