@@ -1,8 +1,7 @@
 """The plugin interface: what a plugin can add to the proxy.
 
-A plugin is a class that inherits the seams that it uses: classes of this file. The proxy calls the methods of its one
-object when something first needs them. A plugin imports its modules in its methods, so that a proxy loads only what it
-uses. The schema of its keys is `config.schema.json` in its folder.
+A plugin is a class that inherits seams of this file. The proxy calls the methods of its one object at their first need.
+A plugin imports its modules in its methods: a proxy loads only what it uses. `config.schema.json` describes its keys.
 """
 
 from __future__ import annotations
@@ -179,9 +178,9 @@ class RunsWorkers(Plugin):
 # --- config -----------------------------------------------------------------------------------------------------------
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
-    `limit_keys` those of a policy's `limits`; all processes share the counts of `shared_limits`. Other readers read
-    `other_keys`. Of the policy keys, `tool_keys` apply to one tool, `whole_keys` are not merged, and the lists of
-    `joined_keys` are appended to the outer ones."""
+    `limit_keys` those of `limits`; processes share counts of `shared_limits`. Others read `other_keys`. Of policies,
+    `tool_keys` apply to one tool, `whole_keys` are not merged, and lists of `joined_keys` are appended to outer ones.
+    `call_keys` need calls. `other_names`: system -> its name for a key -> what to write here."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()
@@ -191,6 +190,8 @@ class AddsKeys(Plugin):
     limit_keys: ClassVar[tuple[str, ...]] = ()
     shared_limits: ClassVar[tuple[str, ...]] = ()
     other_keys: ClassVar[tuple[str, ...]] = ()
+    call_keys: ClassVar[tuple[str, ...]] = ()
+    other_names: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     def list_keys(self) -> tuple[str, ...]:
         """All its keys."""

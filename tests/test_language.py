@@ -19,7 +19,7 @@ MOST: Final = {
     "proxy/adapters": 7,
     "proxy/call": 47,
     "proxy/cli": 24,
-    "proxy/config": 2,
+    "proxy/config": 8,
     "proxy/core": 536,
     "proxy/extensions/access": 35,
     "proxy/extensions/answer": 30,

@@ -37,7 +37,7 @@ _COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
 
 @value_class
 class FlagFinding:
-    """One finding of a flag: for people, as a text and as a value of the JSON object. `text` is '' if nothing is wrong."""
+    """A finding: for people, as a text, and as a value of the JSON object. `text` is '' if nothing is wrong."""
 
     printed: str
     text: str = ""

@@ -15,6 +15,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.policies import Written
+from proxy.config.schemas import is_operation
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.model.values import Pointer
 from proxy.plugin import AddsKeys, RelaysRequests, SpeaksProtocol
@@ -35,8 +36,8 @@ DROP_ONE: Final = "drop one of them"
 
 # Keys without a meaning on a route that checks no calls.
 _JUDGING: Final = (
-    "tool", "tools", "dispatch", "schema", "container", "description", "response_schema", "correct", "protocol", "mcp",
-    "servers", "operations", "query", "parameters", *(key.name for key in POLICY_KEYS if not key.on_relay),
+    "tool", "tools", "dispatch", "schema", "container", "description", "response_schema", "protocol", "query",
+    *(key.name for key in POLICY_KEYS if not key.on_relay),
 )  # fmt: skip
 
 
@@ -110,8 +111,7 @@ def _check_braces(path: str, at: Pointer, hint: str) -> Iterator[Finding]:
 def _check_methods(context: Context, route: WrittenRoute) -> Iterator[Finding]:
     tool = context.mapping("tools", reveal(route.entry.get("tool", "")))
     schema = route.entry.get("schema", tool.get("schema"))
-    is_described = isinstance(schema, dict) and isinstance(schema.get("openapi"), str)
-    takes_operation = "tool" in route.entry and ("request" in tool or is_described)
+    takes_operation = "tool" in route.entry and ("request" in tool or is_operation(schema))
     known = _OPERATION_METHODS if takes_operation else _CALL_METHODS
     for index, method in enumerate(route.methods):
         if not route.passes and not route.is_listed and method not in known:
@@ -127,7 +127,7 @@ def _check_passthrough(_context: Context, route: WrittenRoute) -> Iterator[Findi
             yield (*route.at, "lookalikes"), "only a passthrough route has lookalikes of judged paths", DROP_ONE
         return
     usable = route.relay.relay_policy_keys if route.relay is not None else ()
-    for key in _JUDGING:
+    for key in (*_JUDGING, *(key for plugin in find_plugins(AddsKeys) for key in plugin.call_keys)):
         if key in route.entry and key not in usable:
             yield (*route.at, key), f"`{key}` has no effect on a passthrough route", DROP_ONE
     if route.upstream == NO_UPSTREAM:

@@ -97,8 +97,8 @@ def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     used = set(value)
     for layers in ([value.get("defaults")], value.get("tools"), value.get("routes")):
         for layer in list_mappings(layers):
-            mcp = layer.get("mcp")
-            for each in (layer, *list_mappings(mcp.get("tools") if isinstance(mcp, dict) else None)):
+            listed = (tool for within in list_mappings(layer) for tool in list_mappings(within.get("tools")))
+            for each in (layer, *listed):
                 used.update(each, each["limits"] if isinstance(each.get("limits"), dict) else ())
     for plugin in find_plugins(AddsKeys):
         if not used.isdisjoint(plugin.list_keys()):

@@ -122,9 +122,9 @@ class SchemaLoader:
             return None
 
     def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
-        """Returns the form of an OpenAPI operation's arguments in an HTTP request; None for every other schema. Its
-        path begins with that of the description's first server."""
-        if not is_openapi(written):
+        """How the arguments of an OpenAPI operation become an HTTP request; None for every other schema. Its path
+        begins with that of the description's first server."""
+        if not is_operation(written):
             return None
         try:
             return self._import_operation(written, place, provided).request
@@ -135,7 +135,7 @@ class SchemaLoader:
     def _read(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> ReadSchema:
         if isinstance(written, str):
             return self._read_file(reveal(written), place)
-        if is_openapi(written):
+        if is_operation(written):
             operation = self._import_operation(written, place, provided)
             value, notes = normalise(operation.schema)
             return ReadSchema(value, place, BASE, {}, operation.description, (*operation.notes, *notes))
@@ -237,7 +237,7 @@ class SchemaLoader:
         except SchemaError:
             return
         places = {fault.path[:end] for fault in faults for end in range(1, len(fault.path) + 1)}
-        if not is_openapi_place(read.place):
+        if not is_operation_place(read.place):
             yield from (describe_finding(each, read) for each in found if each.is_grave and each.path not in places)
 
     def examine(self, check: Check, read: ReadSchema) -> Iterator[str]:
@@ -249,7 +249,7 @@ class SchemaLoader:
             for node, message, hint in list_unsatisfiable(check)
         ]
         findings = self.weigh((*lint(check.schemas, check.formats), *contrary))
-        is_foreign = is_openapi_place(read.place)  # somebody else is its author: noted, and served
+        is_foreign = is_operation_place(read.place)  # its author is somebody else: told, and served
         if mistakes := [describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
             raise ConfigError(mistakes)
         for each in findings[:_MOST_NOTES]:
@@ -291,14 +291,14 @@ def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
 
 
 # --- what is wrong in a schema, told at the line where it is written --------------------------------------------------
-def is_openapi(written: JsonValue) -> bool:
-    """Returns whether a written schema names an operation of an OpenAPI description."""
+def is_operation(written: JsonValue) -> bool:
+    """Whether a written schema names an operation of an OpenAPI description."""
     return isinstance(written, dict) and isinstance(written.get("openapi"), str)
 
 
 def _check_switches(check: Check, read: ReadSchema) -> Iterator[Mistake]:
     """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
-    own = None if is_openapi_place(read.place) else read.uri
+    own = None if is_operation_place(read.place) else read.uri
     for node, names in list_mistaken_switches(check.schemas):
         inside = (*node.path, "x-repair") if node.place.document == own else ()
         for name in names:
@@ -343,7 +343,7 @@ def _find_written(place: SchemaPlace, inside: Pointer) -> Pointer:
 
 def describe_unusable(error: SchemaError, value: JsonValue, place: SchemaPlace) -> Mistake:
     """A schema that does not compile, as a mistake with its remedy."""
-    subject, inside = ("the imported schema", ()) if is_openapi_place(place) else ("the schema", error.path)
+    subject, inside = ("the imported schema", ()) if is_operation_place(place) else ("the schema", error.path)
     message = f"{subject} does not compile: {word_error(error)}"
     return place.mistake(message, suggest_remedy(value, error.path), _find_written(place, inside))
 
@@ -353,9 +353,9 @@ def word_error(error: SchemaError) -> str:
     return f"{format_pointer(error.path)}: {error.message}" if error.path else error.message
 
 
-def is_openapi_place(place: SchemaPlace) -> bool:
-    """Returns whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
+def is_operation_place(place: SchemaPlace) -> bool:
+    """Whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
     try:
-        return is_openapi(find_at_pointer(place.source.value, place.path))
+        return is_operation(find_at_pointer(place.source.value, place.path))
     except LookupError:
         return False

@@ -27,13 +27,6 @@ _DEFINING: Final = ("schema", "container", "description", "validation")
 NO_SCHEMA: Final = "add `schema:`, or say `validation: off` to let its calls through unjudged"
 
 
-# Keys that only a tool that a server lists can have, and why not one of the catalogue.
-_OF_LISTED: Final = (
-    ("overlay", "`overlay` has nothing to be laid over here"),
-    ("as", "`as` renames what a server lists, and no server lists the tools of the catalogue"),
-)
-
-
 class ToolReader:
     """Reads the tools of the config, and combines a tool with the keys of a route. `names` are all tools of the config,
     `known_to_caps` those of routes too; `used` collects the names of served tools."""
@@ -50,10 +43,6 @@ class ToolReader:
         for name, entry in self.context.entries("tools"):
             path = ("tools", name)
             self.check_contradictions(entry, path)
-            for key, message in _OF_LISTED:
-                if key in entry:
-                    hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
-                    self.context.mistake((*path, key), message, hint, key=True)
             if not is_tool_defined(entry) and not self.context.structure.has_mistake(path, *_DEFINING):
                 self.context.mistake(path, f"the tool {name!r} has no schema", NO_SCHEMA, key=True)
             if "schema" in entry:

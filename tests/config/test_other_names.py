@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.files.structure import OTHER_NAMES
+from proxy.config.files.structure import list_other_names
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 
-ROWS = [(system, name, here) for system, names in OTHER_NAMES.items() for name, here in names.items()]
+ROWS = list(list_other_names())
 PAGE = (Path(__file__).parents[2] / "docs" / "evidence" / "other-systems.md").read_text(encoding="utf-8")
 CONFIG = """
 version: 1

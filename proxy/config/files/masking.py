@@ -21,7 +21,7 @@ _WHOLE_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 def is_schema_place(path: Pointer) -> bool:
     """Returns whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
-    if path[2:4] == ("mcp", "tools"):
+    if path[3:4] == ("tools",):  # of a server that lists them
         return len(path) == 6 and path[5] in ("schema", "overlay")
     if path[2:3] == ("parameters",):
         return path[:1] == ("routes",) and len(path) == 5 and path[4] == "schema"

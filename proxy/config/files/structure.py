@@ -28,16 +28,18 @@ from proxy.core.json.jsontext import dumps, find_at_pointer, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.nodes import Node
-from proxy.plugins import list_plugins
+from proxy.plugin import AddsKeys
+from proxy.plugins import find_plugins, list_plugins
 
 _SHOWN: Final = 60  # characters of a value that a message shows
 # Keywords that speak of a whole value, and not of what is inside.
 _ABOUT_WHOLE: Final = frozenset({"type", "enum", "const", "not", "pattern", "anyOf"})
 
 
-# Other systems' names for our keys, for the hint at an unknown key and for the page (docs/config.md, "Names of other
-# systems"). System -> its name -> how it is written here.
-OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+# What other systems' documents call what the config says by keys of its own, for the hint at an unknown key and for the
+# page (docs/config.md, "Names of other systems").
+# System -> its name -> how it is written here.
+_OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "Acode": {
         "retry": "`attempts: {max: 3}`",
         "max_attempts": "`attempts: {max: 3}`",
@@ -47,16 +49,7 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "max_value_preview": "`feedback: {max_preview: 100}`",
     },
     "GoMind": {
-        "validation_feedback_enabled": "`correct: {validation_feedback: on}`",
-        "max_validation_retries": "`correct: {max_attempts: 2}`",
-        "GOMIND_AGENT_MAX_RETRIES": "`resend: {max: 3}` (the same call), `correct: {max_attempts: 2}` (a corrected "
-        "one), `attempts: {max: 3}` (the model's own tries)",
-        "GOMIND_AGENT_USE_AI_CORRECTION": "`correct: {validation_feedback: on}`",
         "GOMIND_AGENT_RETRY_BACKOFF_MS": "`resend: {backoff: 1s}`",
-        "GOMIND_SEMANTIC_RETRY_ENABLED": "`correct: {semantic_retry: on}`",
-        "GOMIND_SEMANTIC_RETRY_MAX_ATTEMPTS": "`correct: {max_attempts: 2}`",
-        "GOMIND_SEMANTIC_RETRY_INDEPENDENT_STEPS": "`correct: {independent_steps: on}`",
-        "GOMIND_LLM_DEBUG_ENABLED": "`correction: {debug: {file: corrections.jsonl}}`",
     },
     "Compozy": {
         "llm": "`guidance: {dynamic_state: on}`, `caps: {default: 3}`, `finalize_output_retries: 2`",
@@ -68,6 +61,12 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "FunctionNames": "`container: {functions: [add, subtract]}`",
     },
 }
+
+
+def list_other_names() -> Iterator[tuple[str, str, str]]:
+    """The names of other systems: system, its name, what to write here."""
+    for table in (_OTHER_NAMES, *(plugin.other_names for plugin in find_plugins(AddsKeys))):
+        yield from ((system, name, here) for system, names in table.items() for name, here in names.items())
 
 
 @cache
@@ -216,8 +215,8 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
             if names := entry.node.get("x-names"):
                 yield (*entry.path, name), True, f"the name {name!r} is not allowed here", f"expects {names}"
                 continue
-            others = [f"{who} calls it so; here it is {own[name]}" for who, own in OTHER_NAMES.items() if name in own]
-            hint = "".join(others[:1]) or _suggest_key(value, entry, name)
+            others = (f"{who} calls it so; here it is {here}" for who, own, here in list_other_names() if own == name)
+            hint = next(others, "") or _suggest_key(value, entry, name)
             hint = hint or suggest_word(name, known) or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":

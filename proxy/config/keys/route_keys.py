@@ -113,18 +113,6 @@ TOOL: Final = name_kind(
     mapping(
         None,
         ConfigKey("schema", _SCHEMA, "The tool's arguments."),
-        ConfigKey(
-            "overlay",
-            Kind({"type": "object", "x-expects": "a mapping: the parts of the schema that are to differ"}),
-            "On an MCP route (`mcp.tools.NAME`): a JSON Merge Patch (RFC 7396) laid over the schema that the server "
-            "lists.",
-        ),
-        ConfigKey(
-            "as",
-            TOOL_NAME,
-            "On an MCP route (`mcp.tools.NAME`): the name that clients see and call. NAME is the one its server lists, "
-            "here and everywhere else in the config.",
-        ),
         ConfigKey("response_schema", _RESPONSE_SCHEMA),
         ConfigKey("description", text(), "The description of the tool, for guidance and containers.", default=""),
         _CONTAINER_KEY,
@@ -192,8 +180,8 @@ ROUTE: Final = name_kind(
         ),
         ConfigKey(
             "protocol",
-            choice("http", "mcp"),
-            "Plain HTTP calls, or the Model Context Protocol (Streamable HTTP, every revision).",
+            choice("http"),
+            "Plain HTTP calls.",
             default="http",
         ),
         ConfigKey("schema", _SCHEMA, "The tool's arguments, if it is not in the catalogue."),

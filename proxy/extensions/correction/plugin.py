@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
@@ -29,6 +29,20 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     sections = ("correction",)
     policy_keys = ("correct",)
     tool_keys = ("correct",)
+    call_keys = ("correct",)
+    other_names: ClassVar = {
+        "GoMind": {
+            "validation_feedback_enabled": "`correct: {validation_feedback: on}`",
+            "max_validation_retries": "`correct: {max_attempts: 2}`",
+            "GOMIND_AGENT_MAX_RETRIES": "`resend: {max: 3}` (the same call), `correct: {max_attempts: 2}` (a corrected "
+            "one), `attempts: {max: 3}` (the model's own tries)",
+            "GOMIND_AGENT_USE_AI_CORRECTION": "`correct: {validation_feedback: on}`",
+            "GOMIND_SEMANTIC_RETRY_ENABLED": "`correct: {semantic_retry: on}`",
+            "GOMIND_SEMANTIC_RETRY_MAX_ATTEMPTS": "`correct: {max_attempts: 2}`",
+            "GOMIND_SEMANTIC_RETRY_INDEPENDENT_STEPS": "`correct: {independent_steps: on}`",
+            "GOMIND_LLM_DEBUG_ENABLED": "`correction: {debug: {file: corrections.jsonl}}`",
+        }
+    }
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.correction.correctors import METRICS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proxy.adapters.base import Adapter
     from proxy.config.combinations import Finding, WrittenRoute
     from proxy.config.context import Context
-    from proxy.config.model import UpstreamConfig
+    from proxy.config.model import RouteEntry, UpstreamConfig
     from proxy.config.tools import ToolReader
     from proxy.core.model.values import Headers, JsonValue
     from proxy.extensions.mcp.config.mcp_routes import McpRoutes
@@ -46,7 +46,9 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
     upstream_keys = ("command",)
     other_keys = (
         "command", "mcp", "servers", "operations", "env", "pass_env", "cwd", "max_children", "idle_session", "shared",
+        "overlay", "as",
     )  # fmt: skip
+    call_keys = ("mcp", "servers", "operations")
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.mcp.server.lists.list_reports import METRICS
@@ -88,6 +90,11 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         from proxy.extensions.mcp.importing.mcp import read_again
 
         return await read_again(recorded, headers, folder)
+
+    def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
+        from proxy.extensions.mcp.config.mcp_routes import check_catalogue
+
+        check_catalogue(context)
 
     def check_route(self, context: Context, route: WrittenRoute) -> Iterator[Finding]:
         from proxy.extensions.mcp.config.mcp_routes import check_route_keys

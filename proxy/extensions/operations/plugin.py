@@ -38,6 +38,7 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
     adds = "HTTP operations (OpenAPI, arguments in path, query, headers, cookies and forms), `import`, `check --live`"
     verbs = ("import",)
     other_keys = ("request", "parameters")
+    call_keys = ("parameters",)
     adapters = ("http",)
 
     def load_verb(self, verb: str) -> Verb:

@@ -41,6 +41,20 @@ _OF_LISTS: Final = (
     "servers_wait", "prefix", "resource",
 )  # fmt: skip
 _ANSWERS: Final = ("response_schema", "response_mode")
+# Keys that only a tool that a server lists can have, and why not one of the catalogue.
+_OF_LISTED: Final = (
+    ("overlay", "`overlay` has nothing to be laid over here"),
+    ("as", "`as` renames what a server lists, and no server lists the tools of the catalogue"),
+)
+
+
+def check_catalogue(context: Context) -> None:
+    """Reports keys of listed tools in the catalogue."""
+    for name, entry in context.entries("tools"):
+        for key, message in _OF_LISTED:
+            if key in entry:
+                hint = "put it under `mcp: {tools: {NAME: ...}}` of the route whose server lists the tool"
+                context.mistake(("tools", name, key), message, hint, key=True)
 
 
 def check_route_keys(context: Context, route: WrittenRoute) -> Iterator[Finding]:
