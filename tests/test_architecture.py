@@ -35,7 +35,6 @@ FLOORS: Final = {
     "upstream": 3,
     "hooks": 3,
     "file_writing": 1,
-    "formatters": 3,
     "state": 2,
     "config": 3,
     "telemetry": 3,

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.core.model import codes
 from proxy.core.model.values import Container, ContainerFunction, ContainerMisuse, Failure, Violation
-from proxy.formatters import GROUP, Formatter, Formatters
+from proxy.server.setup.services import GROUP, Formatter, Formatters
 
 FAILURE = Failure(codes.INVALID_ARGUMENTS, "broken")
 

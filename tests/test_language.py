@@ -18,7 +18,7 @@ MOST: Final = {
     "proxy": 14,
     "proxy/adapters": 7,
     "proxy/call": 47,
-    "proxy/cli": 24,
+    "proxy/cli": 1,
     "proxy/config": 8,
     "proxy/core": 536,
     "proxy/extensions/access": 35,

@@ -35,13 +35,7 @@ from proxy.call.optional import (
     send_within_limits,
     tell_outcome,
 )
-from proxy.call.outcome import (
-    check_answer,
-    count_tool_error,
-    deliver_answer,
-    recall_failures,
-    refuse_call,
-)
+from proxy.call.outcome import check_answer, count_tool_error, deliver_answer, recall_failures, refuse_call
 from proxy.call_record import CallRecord
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply

@@ -12,34 +12,19 @@ from dataclasses import field
 from typing import Any, Final, Protocol
 
 from proxy.adapters.ladder import read_trace_id
-from proxy.call.context import (
-    record_end,
-    record_settled,
-    record_trace,
-)
+from proxy.call.context import record_end, record_settled, record_trace
 from proxy.call_record import CallRecord, Ending, Trace
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import (
-    Fields,
-    HttpReply,
-    RawRequest,
-)
+from proxy.core.model.values import Fields, HttpReply, RawRequest
 from proxy.interfaces import CallAccess, Observer, Services, StateStore, ToolTexts
 from proxy.routing import LeftOutOperation, Match, MethodNotAllowed, Route, RouteTable
 from proxy.server.bound_route import RouteBinding
-from proxy.server.http.body import (
-    MemoryBudget,
-)
+from proxy.server.http.body import MemoryBudget
 from proxy.server.http.framing import Response
 from proxy.server.http.headers import Hop
-from proxy.server.http.request_head import (
-    BadRequest,
-    split_target,
-)
-from proxy.server.http.responses import (
-    answer_unrouted,
-)
+from proxy.server.http.request_head import BadRequest, split_target
+from proxy.server.http.responses import answer_unrouted
 from proxy.server.listed_routes import ListedRoutes
 
 # Paths at which the proxy says something of itself (RFC 8615).

@@ -50,7 +50,7 @@ from proxy.core.model.values import (
 from proxy.driver import IN_TASK, Driver
 from proxy.interfaces import AccessDenied, Admitted, Upstream, UpstreamRequest
 from proxy.routing import LeftOutOperation, Match, MethodNotAllowed
-from proxy.routing.nearest import describe_unrouted
+from proxy.routing.table import describe_unrouted
 from proxy.server.bound_route import RouteBinding, RouteRequest, show_tools
 from proxy.server.handler import Handler, Target, Usable
 from proxy.server.http.access import admit, answer_preflight, is_served_host, read_names, read_preflight_method
@@ -69,13 +69,7 @@ from proxy.server.http.body import (
 )
 from proxy.server.http.framing import Response, has_begun
 from proxy.server.http.headers import find_caller
-from proxy.server.http.request_head import (
-    BadRequest,
-    ParsedRequest,
-    RequestHead,
-    find_fault,
-    read_fields,
-)
+from proxy.server.http.request_head import BadRequest, ParsedRequest, RequestHead, find_fault, read_fields
 from proxy.server.http.responses import (
     answer_call,
     answer_failure,

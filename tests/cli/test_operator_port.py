@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.cli.operator_port import write_refusal
+from proxy.cli.drain import write_refusal
 
 
 def test_a_missing_token_is_told_with_the_ways_to_give_it() -> None:

@@ -192,7 +192,7 @@ async def test_drain_waits_for_a_proxy_that_is_starting() -> None:
         "60",
     ]
     hook = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    await await_import(hook, "proxy.cli.operator_port")  # it is about to ask
+    await await_import(hook, "http.client")  # it is about to ask
 
     async def answer_drained(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

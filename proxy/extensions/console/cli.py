@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from proxy.cli.operator_port import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
+from proxy.cli.drain import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
 from proxy.cli.options import HelpText
 from proxy.telemetry.console_log import format_call
 

@@ -33,14 +33,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from proxy.server.http.request_head import (
-    FRAMING_TOO_LONG,
-    HEAD_TOO_LONG,
-    MAX_FIELD,
-    MAX_FIELDS,
-    MAX_HEAD,
-    MAX_TARGET,
-)
+from proxy.server.http.request_head import FRAMING_TOO_LONG, HEAD_TOO_LONG, MAX_FIELD, MAX_FIELDS, MAX_HEAD, MAX_TARGET
 
 if TYPE_CHECKING:
     from aiohttp import web

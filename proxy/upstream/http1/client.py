@@ -32,14 +32,7 @@ from typing import Final
 from proxy.core.model.values import CheckedCall, UpstreamFault, UpstreamReply
 from proxy.driver import Signal
 from proxy.interfaces import UpstreamRequest
-from proxy.upstream.faults import (
-    CLOSED,
-    CONNECT_TIMEOUT,
-    CONNECTION_LIMIT,
-    GIVEN_UP,
-    UNAVAILABLE,
-    ExchangeError,
-)
+from proxy.upstream.faults import CLOSED, CONNECT_TIMEOUT, CONNECTION_LIMIT, GIVEN_UP, UNAVAILABLE, ExchangeError
 from proxy.upstream.http1.connection import ConnectionState, UpstreamConnection
 from proxy.upstream.http1.dial import Dialer, UpstreamSettings, read_origin
 from proxy.upstream.http1.messages import CHUNKED, AnswerLimits, AnswerReader, ReadHeads, write_head
