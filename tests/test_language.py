@@ -62,6 +62,17 @@ def test_user_facing_text_has_no_finding(language: Any) -> None:
     assert [] == list(map(str, language.check_user_facing()))
 
 
+@pytest.mark.parametrize(
+    "page", ["README", "docs/start", "docs/config", "docs/contract", "docs/mcp", "docs/kubernetes"]
+)
+def test_the_first_pages_have_at_most_25_words_in_a_sentence(
+    language: Any, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(language, "LONGEST", 25)
+    text = (ROOT / f"{page}.md").read_text(encoding="utf-8")
+    assert [] == list(map(str, language.check(page, language.read_markdown(text))))
+
+
 def test_code_has_no_more_findings_than_before(language: Any) -> None:
     found = language.count_code()
     assert {} == {package: count for package, count in found.items() if count > MOST.get(package, 0)}

@@ -67,7 +67,7 @@ def register(subparsers: Any) -> None:
     verb = subparsers.add_parser(
         "import",
         help="write a config for tools that describe themselves",
-        description="Reads an OpenAPI description, or an MCP server's list of tools, and writes config.yaml, a schema "
+        description="Reads an OpenAPI description, or an MCP server's list of tools. Writes config.yaml, a schema "
         "for each tool below schemas/, and imported.json, which `check --live` compares with.",
         epilog=_EPILOG,
         formatter_class=HelpText,
