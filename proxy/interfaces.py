@@ -406,12 +406,13 @@ class CallRoute(Protocol):
 
 @dataclass(slots=True)
 class HookNotes:
-    """Notes on the hooks of one call: the `seconds` that they have taken so far, the `failures` of some of them, and in
-    `answered_by` the latest that replaced an answer."""
+    """Notes on the hooks of one call: the `seconds` that they have taken so far, the `failures` of some of them, in
+    `answered_by` the latest that replaced an answer, and in `refused_by` the one that ended the call."""
 
     seconds: float = 0.0
     failures: tuple[HookFailure, ...] = ()
     answered_by: str = ""
+    refused_by: str = ""
 
 
 class Hooks(Protocol):

@@ -21,7 +21,7 @@ from proxy.core.contract import container, refusals, toolname
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import MASK, repeats_value
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.codes import ERROR_CODES
+from proxy.core.model.codes import CALL_NOT_ALLOWED, ERROR_CODES, HOOK_FAILED
 from proxy.core.model.value_class import set_later
 from proxy.core.model.values import (
     Attempt,
@@ -260,6 +260,8 @@ def record_hooks(record: CallRecord, notes: HookNotes) -> None:
     record.hook_failures = notes.failures
     if notes.answered_by:
         add_notes(record, {"hook": notes.answered_by})
+    if notes.refused_by and record.code in (CALL_NOT_ALLOWED.name, HOOK_FAILED.name):
+        add_notes(record, {"refused_by": notes.refused_by})
 
 
 def record_answer(record: CallRecord, verdict: str, violations: tuple[Violation, ...] = ()) -> None:

@@ -191,6 +191,7 @@ class CallHooks:
                 return _make_failure()
             if isinstance(made, UpstreamReply | Failure):
                 self.notes.answered_by = hook.name
+                self.notes.refused_by = hook.name if isinstance(made, Failure) else ""
                 return made
             call = made if isinstance(made, ToolCall) else call
         return call
@@ -268,6 +269,8 @@ class CallHooks:
         failure = HookFailure(hook.name, point, reason)
         self.notes.failures = (*self.notes.failures, failure)
         self._chain.report(failure, error)
+        if hook.strict:
+            self.notes.refused_by = self.notes.refused_by or hook.name
         return FAILED
 
 

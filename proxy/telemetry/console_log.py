@@ -75,7 +75,7 @@ def _format_reason(entry: Entry) -> str:
         got = f"{wants} got {first['got']}" if first.get("got") else ""
         return _format_line(f"{first['path'] or 'arguments'} {first['code']}{got}", more)
     if failure:
-        return escape(failure)
+        return escape(failure + (f" by {entry['refused_by']}" if "refused_by" in entry else ""))
     if repairs:
         first = repairs[0]
         change = f" ({first['got']} -> {first['became']})" if "became" in first else ""

@@ -229,6 +229,8 @@ async def test_a_later_failure_ends_the_call_unless_the_tool_has_run(point: str,
             said = await proxy.post("/weather", GOOD)
 
         assert (status, int(status == 200)) == (said.status, len(seen))
+        named = f"{HERE}:FailsAt" if status == 503 else None
+        assert [named] == [line.get("refused_by") for line in proxy.lines() if "outcome" in line]
 
 
 async def test_a_report_only_route_keeps_the_clients_bytes_and_the_operators_rules() -> None:

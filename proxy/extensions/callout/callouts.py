@@ -225,13 +225,20 @@ class CalloutHooks(FollowingHooks):
             self._callouts.note_seconds(client.settings, point, now() - started)
 
     def _note(self, client: CalloutClient, point: CalloutPoint, answer: CalloutAnswer | CalloutFailure) -> None:
-        """Counts the answer of a service, and logs it: a failure, or the field `callout` of the call."""
-        settings = client.settings
+        """Counts the answer of a service, and logs it: a failure, the fields `callout` and `refused_by`."""
+        settings, action = client.settings, ""
         self._callouts.note(settings, point, answer)
-        if isinstance(answer, CalloutFailure):
+        if isinstance(answer, CalloutAnswer):
+            action = answer.action
+        else:
             self._callouts.log_failure(settings, point, answer, self._record)
-        elif answer.action not in ("allow", "pass"):
-            self._decisions = (*self._decisions, f"{settings.name} {answer.action}")
+            if answer.fault is CalloutFault.INVALID_ARGUMENTS or not settings.fails_open:
+                action = answer.fault.value
+        if action in ("", "allow", "pass"):
+            return
+        self._decisions = (*self._decisions, f"{settings.name} {action}")
+        if action not in ("replace", "mask"):
+            self.notes.refused_by = settings.name
 
 
 def _refuse(answer: CalloutAnswer) -> Failure:

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from proxy.telemetry.console_log import format_call
 from tests.extensions.callout.service import OK, PLAIN, asked, says
 from tests.serving.proxied import code, told
 from tests.serving.wire import JSON_TYPE, answer, exchange, replies, tool
@@ -50,7 +51,18 @@ async def test_a_refusal_reaches_the_model_and_costs_no_attempt() -> None:
     assert {None} == {one.header("tool-attempt") for one in seen}
     assert "Only managers may pay." in told(seen[0])["content"]
     assert "Ask a manager." in told(seen[0])["content"]
-    assert {"policy refuse"} == {line["callout"] for line in lines}
+    assert {("policy refuse", "policy")} == {(line["callout"], line["refused_by"]) for line in lines}
+    assert "CALL_NOT_ALLOWED by policy" in format_call(lines[0])
+
+
+@pytest.mark.parametrize(("more", "named"), [("", "policy"), (", on_failure: open", None), (AFTER, "policy")])
+async def test_names_the_service_whose_failure_ended_a_call(more: str, named: str | None) -> None:
+    async with asked(replies(answer("500 Internal Server Error", b"")), more=more) as there:
+        seen = await there.pay()
+        (line,) = [line for line in there.proxy.lines() if "outcome" in line]
+        (entry,) = json.loads((await there.proxy.ask_admin("/-/calls")).body)["calls"]
+    assert (503 if named else 200, named, named) == (seen.status, line.get("refused_by"), entry.get("refused_by"))
+    assert (f"{named} wrong_status" if named else None) == line.get("callout")
 
 
 @pytest.mark.parametrize("retryable", [True, False])

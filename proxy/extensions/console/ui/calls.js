@@ -148,7 +148,7 @@ const short = (text) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 export const reason = (call) => {
   const [error] = call.errors || [], [repair] = call.repairs || [];
   if (error) return `${error.path || "arguments"} ${error.code}${error.expected ? ` wants ${short(error.expected)},` : ""} got ${error.got}`;
-  if (call["error.type"] || !repair) return [call["error.type"], (call.earlier || []).at(-1) || said(call), call.nearest_route && `nearest route ${call.nearest_route}`].filter(Boolean).join(": ");
+  if (call["error.type"] || !repair) return [call["error.type"] && call["error.type"] + (call.refused_by ? ` by ${call.refused_by}` : ""), (call.earlier || []).at(-1) || said(call), call.nearest_route && `nearest route ${call.nearest_route}`].filter(Boolean).join(": ");
   return `${repair.path || "arguments"} ${repair.rule}${repair.renamed ? ` renamed to ${repair.renamed}` : repair.became ? ` (${repair.got} → ${repair.became})` : ""}`;
 };
 // The words of a tool or a hook are hidden; the status that the tool answered with is not.
