@@ -21,7 +21,7 @@ from proxy.core.contract import container, refusals, toolname
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import MASK, repeats_value
 from proxy.core.json.jsontext import dumps
-from proxy.core.model.codes import CALL_NOT_ALLOWED, ERROR_CODES, HOOK_FAILED
+from proxy.core.model import codes
 from proxy.core.model.value_class import set_later
 from proxy.core.model.values import (
     Attempt,
@@ -260,7 +260,7 @@ def record_hooks(record: CallRecord, notes: HookNotes) -> None:
     record.hook_failures = notes.failures
     if notes.answered_by:
         add_notes(record, {"hook": notes.answered_by})
-    if notes.refused_by and record.code in (CALL_NOT_ALLOWED.name, HOOK_FAILED.name):
+    if notes.refused_by and record.code in (codes.CALL_NOT_ALLOWED.name, codes.HOOK_FAILED.name):
         add_notes(record, {"refused_by": notes.refused_by})
 
 
@@ -298,7 +298,10 @@ def record_tool_error(record: CallRecord, failure: Failure) -> None:
 
 def record_late_error(record: CallRecord, refused: Failure | None) -> None:
     """Records the tool's own error in an answer that has passed. `refused`: it, where it refuses the arguments."""
-    record.outcome, record.code, record.corrected_after = "tool_error", "", 0
+    record.corrected_after = 0
+    if record.outcome == "withheld":  # the error is the proxy's own, in the place of the answer
+        return
+    record.outcome, record.code = "tool_error", ""
     if refused is not None:
         record.code, record.violations = refused.code.name, refused.violations
 
@@ -362,7 +365,7 @@ def record_end(record: CallRecord, ended: float, *, has_left: bool = False) -> N
 def _name_code(record: CallRecord, failure: Failure) -> str:
     """The code of a failure; that of a tool's own without what the tool was sent."""
     name, call = failure.code.name, record.call
-    if name in ERROR_CODES or call is None or not isinstance(call.arguments, Document):
+    if name in codes.ERROR_CODES or call is None or not isinstance(call.arguments, Document):
         return name
     return MASK if repeats_value(name, call.arguments.value) else name
 

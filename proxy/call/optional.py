@@ -19,7 +19,7 @@ from proxy.call.context import (
     record_delivery,
     record_hooks,
 )
-from proxy.call.outcome import check_answer, deliver_answer, hand_on_error
+from proxy.call.outcome import check_answer, deliver_answer, hand_on_error, name_unshown
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
@@ -58,7 +58,7 @@ async def deliver_by_hooks(
     if shown is not answer and (isinstance(shown, Failure) or isinstance(shown.body, bytes)):
         await close_body(answer)  # a stream that nobody reads any more: another stream repeats it
     if isinstance(shown, Failure):
-        return PendingFailure(shown, "tool_error", approved.repairs)
+        return PendingFailure(shown, name_unshown(shown), approved.repairs)
     promised = None if tool is None else tool.answer
     unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
     if unfit is not None:
@@ -112,7 +112,7 @@ async def deliver_filtered(
     """The tool's answer by way of its filters."""
     shown = await filter_answer(context, approved, reply, tool) if context.services.answers else reply
     if isinstance(shown, Failure):
-        return PendingFailure(shown, "tool_error", approved.repairs)
+        return PendingFailure(shown, name_unshown(shown), approved.repairs)
     return await deliver_answer(context, approved, shown, tool)
 
 
@@ -122,7 +122,7 @@ async def hand_on_filtered(
     """The tool's own error by way of its filters."""
     shown = await filter_answer(context, approved, reply, tool) if context.services.answers else reply
     if isinstance(shown, Failure):
-        return PendingFailure(shown, "tool_error", approved.repairs)
+        return PendingFailure(shown, name_unshown(shown), approved.repairs)
     return hand_on_error(context, approved, shown, failure)
 
 

@@ -25,6 +25,7 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals
 from proxy.core.contract.policy import AnswerPolicy, ToolPolicy
 from proxy.core.explain.advice import add_advice
+from proxy.core.model import codes
 from proxy.core.model.values import (
     Delivered,
     FailedAttempt,
@@ -189,6 +190,14 @@ def check_answer(
         return make_unfit_failure(broken)
     record_answer(context.record, "unread" if broken is None else "broken" if broken else "passed", broken or ())
     return None
+
+
+def name_unshown(failure: Failure) -> str:
+    """The outcome of a call whose answer does not reach its client: the operator's rules withhold it, or the tool or
+    its connection is at fault."""
+    if failure.code in (codes.ANSWER_TOO_LARGE, codes.CALL_NOT_ALLOWED, codes.HOOK_FAILED):
+        return "withheld"
+    return "tool_error" if failure.code is codes.UPSTREAM_UNFIT_ANSWER else "upstream_error"
 
 
 def hand_on_error(context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure) -> Delivered:

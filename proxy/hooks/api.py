@@ -131,10 +131,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a call: `outcome` as in the log (delivered, repaired, refused, answered, tool_error, upstream_error,
-    client_gone), the HTTP `status` (0 without a client), the error `code` or ''. `attempt` is its number (0 if none
-    counted) of `max_attempts`; `seconds` is its duration. `history` of an escalation has one line for each attempt,
-    without values."""
+    """The end of a call: `outcome` as in the log (delivered, repaired, refused, answered, tool_error, withheld,
+    upstream_error, client_gone), the HTTP `status` (0 without a client), the error `code` or ''. `attempt` is its
+    number (0 if none counted) of `max_attempts`; `seconds` is its duration. `history` of an escalation has one line for
+    each attempt, without values."""
 
     outcome: str
     status: int

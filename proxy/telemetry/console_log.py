@@ -16,7 +16,7 @@ from proxy.core.display.graphemes import cut, escape
 
 _COLOURS: Final = {
     "delivered": "32", "answered": "32", "repaired": "36", "corrected": "36", "passthrough": "2", "refused": "33",
-    "tool_error": "35", "upstream_error": "31", "client_gone": "2",
+    "tool_error": "35", "withheld": "33", "upstream_error": "31", "client_gone": "2",
 }  # fmt: skip
 _REASON: Final = 100
 _NAME: Final = 60

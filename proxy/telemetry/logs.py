@@ -42,6 +42,7 @@ _MESSAGES: Final = {
     "client_gone": ("info", "Client left before the answer"),
     "refused": ("info", "Request refused"),
     "tool_error": ("warning", "Tool reported an error"),
+    "withheld": ("warning", "Tool answer withheld"),
     "upstream_error": ("error", "Upstream failed"),
 }
 # The messages of calls that no upstream got: a check, or a call that the proxy answers itself.

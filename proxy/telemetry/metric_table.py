@@ -43,8 +43,12 @@ PROXY_ERRORS: Final = (
     "http_protocol_error", "proxy_internal_response", "proxy_internal_error", "proxy_configuration_error",
     "proxy_loop_detected",
 )  # fmt: skip
+OUTCOMES: Final = (
+    "delivered", "repaired", "corrected", "answered", "refused", "tool_error", "withheld", "upstream_error",
+    "passthrough", "client_gone",
+)  # fmt: skip
 # Outcomes that operators look into.
-WRONG: Final = frozenset({"refused", "tool_error", "upstream_error"})
+WRONG: Final = frozenset({"refused", "tool_error", "withheld", "upstream_error"})
 
 # The bounds that OTel recommends for HTTP durations, extended to the minutes that tools take.
 _DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -86,20 +90,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "route": Label("The route's name; `_other` for a request that has none."),
     "tool": Label("The tool's name; `_other` for one that the config does not know."),
     "upstream": Label("The upstream's name."),
-    "outcome": Label(
-        "The outcome of the request.",
-        (
-            "delivered",
-            "repaired",
-            "corrected",
-            "answered",
-            "refused",
-            "tool_error",
-            "upstream_error",
-            "passthrough",
-            "client_gone",
-        ),
-    ),
+    "outcome": Label("The outcome of the request.", OUTCOMES),
     "mode": Label("The route enforces or only reports.", ("enforce", "report")),
     "code": Label("The error code ([codes.md](codes.md)); `_other` for one of a tool's own.", (*ERROR_CODES, OTHER)),
     "rule": Label("The repair rule ([rules.md](rules.md)); `hook`: a hook did it.", (*RULES, HOOK)),

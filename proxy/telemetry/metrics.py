@@ -32,6 +32,7 @@ _RESULTS: Final = {
     "corrected": "passed",  # the corrected call that was sent
     "refused": "rejected",
     "tool_error": "passed",
+    "withheld": "passed",
     "upstream_error": "passed",
 }
 # Calls that passed the check and were refused for how many there are.

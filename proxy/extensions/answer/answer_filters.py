@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from proxy.call.context import add_notes, record_answer, record_late_error
+from proxy.call.context import add_notes, record_answer, record_failure
+from proxy.call.outcome import name_unshown
 from proxy.call_record import CallRecord
 from proxy.config.model import Config
 from proxy.core.contract.policy import Mode, ToolPolicy
@@ -122,6 +123,7 @@ class _FilteredCall:
         beyond = self._rules.max_bytes + _BEYOND
         self._most = max(beyond, _TO_CUT) if self._rules.cuts else beyond
         self._size = 0
+        self._withheld: Failure | None = None
 
     async def filter(self, reply: UpstreamReply) -> UpstreamReply | Failure:
         """The answer, or why it is withheld."""
@@ -177,11 +179,13 @@ class _FilteredCall:
         return Failure(codes.ANSWER_TOO_LARGE, message, hint=hint, details=details, retryable=not self._notes.changes)
 
     # --- streams of events --------------------------------------------------------------------------------------------
-    async def _filter_events(self, reply: UpstreamReply) -> UpstreamReply:
+    async def _filter_events(self, reply: UpstreamReply) -> UpstreamReply | Failure:
         change = self._change_message if self._has_messages else self._change_event
         if not isinstance(reply.body, bytes):
             return replace(reply, body=FilteredEvents(reply.body, self._most, change))
         shown = b"".join([event async for event in FilteredEvents(_give(reply.body), self._most, change)])
+        if self._withheld is not None:
+            return self._withheld
         return reply if shown == reply.body else reply.with_body(shown)
 
     async def _change_message(self, data: bytes, is_whole: bool, _size: int) -> EventChange:
@@ -198,7 +202,8 @@ class _FilteredCall:
         if not filtered.withheld:
             return EventChange(filtered.body, ends=not is_whole)
         failure = self._refuse(filtered)
-        record_late_error(self._record, None)
+        record_failure(self._record, failure, name_unshown(failure))
+        self._withheld = failure
         text = write_feedback(ToolResult(self._checked.call, failure))
         content: list[JsonValue] = [{"type": "text", "text": text}]
         return EventChange(dumps(make_message({"content": content, "isError": True})), ends=True)

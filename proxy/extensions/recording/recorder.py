@@ -193,7 +193,7 @@ class RecordConfig:
 
     def share_of(self, outcome: str) -> float:
         """The recorded share of the calls with this outcome."""
-        if outcome in ("tool_error", "upstream_error"):
+        if outcome in ("tool_error", "withheld", "upstream_error"):
             return self.failed
         if outcome in ("repaired", "corrected"):
             return self.repaired

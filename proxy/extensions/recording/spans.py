@@ -25,7 +25,7 @@ Value = str | int | float | bool | tuple[str, ...]
 COERCED: Final = "type_coercion_applied"
 # Fields that a span holds in another form.
 _KNOWN_BY_THE_SPAN: Final = frozenset({"duration_ms", "trace_id", "span_id"})
-_FAILED: Final = frozenset({"tool_error", "upstream_error"})
+_FAILED: Final = frozenset({"tool_error", "withheld", "upstream_error"})
 
 SAMPLED: Final = 0x01
 # The flag says that the trace id's last 7 bytes are random. A participant that continues the trace keeps the flag (W3C

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import json
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,24 @@ async def test_refuses_a_large_answer_and_says_how_to_ask_for_less(is_chunked: b
     assert "call orders again with arguments that select less. Its arguments: limit, status." in text
     assert ("yes", True) == (told(seen)["error"]["details"]["executed"], told(seen)["error"]["retryable"])
     assert ({"too_large": 1.0}, "too_large") == (counted, line["answer.changes"])
+    assert ("withheld", "ANSWER_TOO_LARGE") == (line["outcome"], line["error.type"])
+    assert "Tool answer withheld" == line["message"]
     assert None is seen.header("tool-attempt")
+
+
+async def test_a_withheld_answer_is_no_error_of_the_tool_and_its_text_is_not_masked() -> None:
+    large = answer("200 OK", json.dumps(ROWS).encode(), JSON_TYPE)
+    route = REFUSE + "    attempts: {tool_errors: {max: 1}}\n"
+    async with tool(replies(large)) as server, proxied(route, server.url) as proxy:
+        for _ in range(3):
+            assert (502, "ANSWER_TOO_LARGE") == code(await proxy.post("/orders", b"{}", "X-Conversation-Id: c"))
+        (entry, *_) = json.loads((await proxy.ask_admin("/-/calls?outcome=withheld")).body)["calls"]
+        opened = json.loads((await proxy.ask_admin(f"/-/calls/{entry['id']}")).body)
+        metrics = (await proxy.ask_admin("/metrics")).body.decode()
+    assert "its answer is longer than 4,096 bytes" in entry["reason"]
+    assert "its answer is longer than 4,096 bytes" in opened["model_read"]
+    assert "***" not in opened["model_read"]
+    assert re.search(r'toolproxy_requests_total{[^}]*outcome="withheld"[^}]*} 3.0', metrics)
 
 
 async def test_tells_the_model_not_to_repeat_a_call_that_changes_something() -> None:

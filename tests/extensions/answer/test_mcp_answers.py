@@ -67,7 +67,8 @@ async def test_refuses_a_large_result_with_a_text_for_the_model(events: bool) ->
     assert True is found["isError"]
     assert "longer than 8,192 bytes" in block["text"]
     assert "call add again with arguments that select less. Its arguments: a, b." in block["text"]
-    assert "tool_error" == client.proxy.lines()[-1]["outcome"]
+    line = client.proxy.lines()[-1]
+    assert ("withheld", "ANSWER_TOO_LARGE") == (line["outcome"], line["error.type"])
 
 
 @pytest.mark.parametrize("size", [20_000, 3_000_000])
@@ -101,6 +102,9 @@ async def test_reads_no_more_than_the_beginning_of_an_endless_event() -> None:
     found, _ = await ask(McpServer(called=called), CUT)
     assert found["content"][0]["text"].startswith("xyyyyyy")
     assert "[Cut: " in found["content"][0]["text"]
+    found, client = await ask(McpServer(called=called), REFUSE)
+    assert "longer than 8,192 bytes" in found["content"][0]["text"]
+    assert "withheld" == client.proxy.lines()[-1]["outcome"]
 
 
 async def test_keeps_progress_and_drops_a_notification_that_is_too_large() -> None:

@@ -63,6 +63,7 @@ async def test_names_the_service_whose_failure_ended_a_call(more: str, named: st
         (entry,) = json.loads((await there.proxy.ask_admin("/-/calls")).body)["calls"]
     assert (503 if named else 200, named, named) == (seen.status, line.get("refused_by"), entry.get("refused_by"))
     assert (f"{named} wrong_status" if named else None) == line.get("callout")
+    assert ("delivered" if not named else "withheld" if more == AFTER else "refused") == line["outcome"]
 
 
 @pytest.mark.parametrize("retryable", [True, False])

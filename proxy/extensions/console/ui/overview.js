@@ -21,7 +21,7 @@ export function Overview({ params }) {
 function Totals({ value, since }) {
   const all = sum(value.totals), part = shares(value.totals);
   const figure = (name, title) => html`<a href=${link("calls", { ...since, outcome: name })}><b class=${name}>${part[name] || "0 %"}</b> ${title}</a>`;
-  const rare = [["answered", "answered"], ["passthrough", "passthrough"], ["corrected", "corrected"], ["client_gone", "client gone"]].filter(([name]) => value.totals[name]);
+  const rare = [["answered", "answered"], ["passthrough", "passthrough"], ["corrected", "corrected"], ["withheld", "withheld"], ["client_gone", "client gone"]].filter(([name]) => value.totals[name]);
   return html`<a href=${link("calls", since)}><b>${all.toLocaleString()}</b> requests</a>
     ${all > 0 && html`${figure("delivered", "delivered")} ${figure("repaired", "repaired")} ${figure("refused", "refused")} ${figure("tool_error", "tool errors")}
     ${figure("upstream_error", "upstream errors")} ${rare.map(([name, title]) => figure(name, title))}
@@ -31,7 +31,7 @@ function Totals({ value, since }) {
 // The columns of shares: title, and the outcomes that it adds up. Together they hold every outcome. A column of the second list is
 // shown if a tool has such calls.
 const SHARES = [["delivered", "delivered"], ["repaired or corrected", "repaired", "corrected"], ["refused", "refused"], ["tool errors", "tool_error"], ["failed", "upstream_error"]];
-const RARE = [["answered", "answered"], ["passthrough", "passthrough"], ["client gone", "client_gone"]];
+const RARE = [["answered", "answered"], ["passthrough", "passthrough"], ["withheld", "withheld"], ["client gone", "client_gone"]];
 const columns = (since, rows) => {
   const of = (row, outcome) => link("calls", { ...since, tool: row.tool === UNKNOWN ? "" : row.tool, route: row.route, outcome });
   const shown = [...SHARES, ...RARE.filter(([, name]) => rows?.some((row) => row.outcomes[name]))];

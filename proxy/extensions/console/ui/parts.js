@@ -5,7 +5,7 @@ import htm from "./vendor/htm.js";
 import { ask, query } from "./api.js";
 
 export const html = htm.bind(h);
-export const OUTCOMES = ["delivered", "answered", "repaired", "corrected", "refused", "tool_error", "upstream_error", "passthrough", "client_gone"];
+export const OUTCOMES = ["delivered", "answered", "repaired", "corrected", "refused", "tool_error", "withheld", "upstream_error", "passthrough", "client_gone"];
 
 // Control, invisible and bidirectional characters are shown as escapes such as \u202e; line feeds stay.
 const HIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;

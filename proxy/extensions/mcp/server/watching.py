@@ -248,7 +248,7 @@ class ResultVerdict:
         if not self._is_settled:
             self._is_settled = True
             await self._store.settle(self._record, failed=self._failure is not None)
-            if self._failure is not None:
+            if self._failure is not None and self._record.outcome == "tool_error":
                 await self._count(self._failure)
 
     def _read(self) -> Failure | None:
