@@ -119,7 +119,7 @@ async def ours_resending(url: str, body: bytes) -> AsyncIterator[Call]:
     policy = ToolPolicy("weather", None, "")
 
     async def call() -> int:
-        reply = await send_with_backoff(checked, request, policy, services, Sends())
+        reply = await send_with_backoff(checked, request, policy, services, Sends(since=clock.now()))
         assert isinstance(reply, UpstreamReply), reply
         assert isinstance(reply.body, bytes)
         return len(reply.body)

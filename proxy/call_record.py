@@ -134,6 +134,7 @@ class CallRecord:
     upstream_status: int = 0
     upstream_error: str = ""
     upstream_seconds: float = 0.0
+    sending_since: float = 0.0  # when the upstream got the request, as long as it has not answered
     sent: bool = False  # a service may have the call, or the request if it is not a call
     resends: Sequence[Reason] = ()  # why the call was sent again, each time
     resend_denied: ResendDenied | None = None  # why it was not sent once more although it might have been

@@ -17,7 +17,7 @@ MOST: Final = {
     "docs/evidence": 156,
     "proxy": 15,
     "proxy/adapters": 7,
-    "proxy/call": 47,
+    "proxy/call": 46,
     "proxy/cli": 1,
     "proxy/config": 8,
     "proxy/core": 536,

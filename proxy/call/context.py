@@ -110,9 +110,8 @@ class ApprovedCall:
 
 @value_class
 class PendingFailure:
-    """The reason why a call got no answer from its tool. `outcome` is the `CallRecord`'s word for it, `repairs` are
-    those made before it failed. `answered` is the tool's answer and the call that it answers, if a success complains of
-    its arguments. It is forwarded unchanged unless a correction finds a better call."""
+    """The reason why a call got no answer. `outcome` is the `CallRecord`'s word for it. `answered` is a success that
+    complains of arguments, and its call: it is forwarded unchanged unless a correction finds a better call."""
 
     failure: Failure
     outcome: str
@@ -213,8 +212,7 @@ def record_call(
 
 
 def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds: float) -> ApprovedCall:
-    """Tells the proxy's own repairs from a model's corrections, and records the findings on a call that is forwarded:
-    on a report-only route, those it would have refused."""
+    """Tells the proxy's repairs from a model's corrections, and records the findings on a call that is forwarded."""
     repairs = context.opening + checked.repairs
     corrections: tuple[Repair, ...] = ()
     if checked.repairs:
@@ -250,7 +248,7 @@ def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
     record.sent = sends.reached
     record.upstream_status = sends.status or record.upstream_status
     record.upstream_error = sends.error or record.upstream_error
-    record.upstream_seconds = sends.seconds or record.upstream_seconds
+    record.upstream_seconds, record.sending_since = sends.seconds or record.upstream_seconds, sends.since
 
 
 def record_hooks(record: CallRecord, notes: HookNotes) -> None:
@@ -335,13 +333,14 @@ def record_no_call(record: CallRecord, code: str, call_id: str = "") -> None:
 
 
 def record_passthrough(
-    record: CallRecord, upstream: str = "", reply: Answer | None = None, seconds: float = 0.0, received: int = 0
-) -> None:
-    """Records that a request is passed on to `upstream` ('': it is answered here), with the bytes of a body `received`
-    first. Once `upstream` has answered, also records its `reply` and the time that it took."""
+    record: CallRecord, upstream: str = "", reply: Answer | None = None, seconds: float = 0.0, received: int = 0,
+    since: float = 0.0,
+) -> None:  # fmt: skip
+    """Records that a request is passed on to `upstream` ('': it is answered here) `since` then, with the bytes of a
+    body `received` first. Once `upstream` has answered, also records its `reply` and the time that it took."""
     record.outcome, record.code, record.upstream = "passthrough", "", upstream
     record.sent = upstream != ""
-    record.upstream_seconds = seconds or record.upstream_seconds
+    record.upstream_seconds, record.sending_since = seconds or record.upstream_seconds, since
     record.request_bytes += received
     if isinstance(reply, UpstreamReply):
         record.upstream_status = reply.status
@@ -356,6 +355,8 @@ def record_response(record: CallRecord, status: int, sent: int, received: int = 
 def record_end(record: CallRecord, ended: float, *, has_left: bool = False) -> None:
     """Records when a request ended, how much of its time was the proxy's own, and whether its client has gone."""
     record.outcome = "client_gone" if has_left else record.outcome
+    if record.sending_since:
+        record.upstream_seconds += ended - record.sending_since
     others, stages = record.upstream_seconds, record.stages
     for stage in _WAITED_FOR:
         others += stages.get(stage, 0.0)

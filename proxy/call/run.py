@@ -128,7 +128,7 @@ async def send_call(context: CallContext, approved: ApprovedCall) -> Delivered |
             request = each.prepare(request, context.call_route)
     record = context.record
     # A corrected call continues where the first one ended.
-    sends = Sends(tuple(record.resends), record.resend_denied, earlier=record.sent)
+    sends = Sends(tuple(record.resends), record.resend_denied, earlier=record.sent, since=context.services.clock.now())
     record_sends(record, request.upstream, sends)
     try:
         answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace)

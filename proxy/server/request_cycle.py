@@ -235,12 +235,12 @@ class RequestCycle(Driver[StreamResponse]):
                 raise
             if self._task is not None:
                 self._task.uncancel()
-            response = cut_short(codes.RESTARTING, record, self.accept)
+            response = cut_short(codes.RESTARTING, record, self.accept, getattr(self, "call_route", None))
         except Exception as error:
             handler.report_error(record.request_id, error)
             if self._has_begun():  # the connection is reset, so that the end of the response does not look clean
                 raise ConnectionError("the response broke off") from error
-            response = cut_short(codes.INTERNAL_ERROR, record, self.accept)
+            response = cut_short(codes.INTERNAL_ERROR, record, self.accept, getattr(self, "call_route", None))
         finally:
             record_end(record, handler.now(), has_left=has_left)
         if handler.draining and isinstance(response, Response):
@@ -488,7 +488,7 @@ class RequestCycle(Driver[StreamResponse]):
                 call_route = replace(call_route, raw=replace(call_route.raw, body=whole))
             else:
                 body = stream_body(request, route.timeout)
-        record_passthrough(record, route.upstream)
+        record_passthrough(record, route.upstream, since=started)
         upstream = self.snapshot.services.upstreams[route.upstream]
         try:
             reply = await self._send(call_route.make_passthrough(), body, upstream, record)

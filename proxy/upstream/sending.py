@@ -76,8 +76,8 @@ class FailedSend:
 @dataclass(slots=True)
 class Sends:
     """The record of a call's sends, kept while they run: why it was sent again each time, why not once more, the last
-    answer's status or error, and their `seconds`. `reached`: the tool may have the call, until its answer says
-    otherwise; `earlier`: it may have one that this one replaces."""
+    answer's status or error, and their `seconds`. `since` is when they began, until they have ended. `reached`: the
+    tool may have the call, until its answer says otherwise; `earlier`: it may have one that this one replaces."""
 
     resends: tuple[Reason, ...] = ()
     denied: ResendDenied | None = None
@@ -86,6 +86,7 @@ class Sends:
     seconds: float = 0.0
     reached: bool = True
     earlier: bool = False
+    since: float = 0.0
 
 
 async def send_with_backoff(
@@ -105,7 +106,7 @@ async def send_with_backoff(
     if rules.key_header:
         headers, keyed = add_idempotency_key(request.headers, rules, services.pacing.fresh_key)
         request = replace(request, headers=headers)
-    started = clock.now()
+    started = sends.since
     # A send that names itself in a trace has to be watched to its end.
     exchange = None if trace is not None or rules.deadline is not None else upstream.start(checked, request)
     if exchange is None:
@@ -146,7 +147,7 @@ async def send_with_backoff(
 
 def _finish(answer: Answer, failure: Failure | None, sends: Sends, seconds: float) -> UpstreamReply | FailedSend:
     """The result of a call that is not sent again."""
-    sends.seconds = seconds
+    sends.seconds, sends.since = seconds, 0.0
     if isinstance(answer, UpstreamFault):
         sends.error, sends.reached = answer.token, sends.earlier or answer.executed is not Executed.NO
         return FailedSend(make_fault_failure(answer, len(sends.resends) + 1), None)

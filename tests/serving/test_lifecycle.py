@@ -78,8 +78,28 @@ async def test_a_call_that_outlasts_the_last_deadline_gets_restarting() -> None:
         await server.gone.wait()
 
     assert ((503, "RESTARTING"), "close") == (code(seen), seen.header("connection"))
+    assert "Tool 'weather' failed (RESTARTING)" in told(seen)["content"]
     assert "unknown" == told(seen)["error"]["details"]["executed"]
     assert "It is not known whether the tool ran" in told(seen)["content"]
+    (line,) = [line for line in proxy.lines() if "outcome" in line]
+    assert 50 <= line["upstream.duration_ms"]
+    assert 1 > abs(line["duration_ms"] - line["overhead_ms"] - line["upstream.duration_ms"])
+
+
+async def test_the_wait_for_an_answer_to_a_relayed_request_is_not_the_proxys_own() -> None:
+    async def never(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await reader.read()
+        raise ConnectionResetError
+
+    route = "  - {path: /weather, upstream: tools, passthrough: true}"
+    async with tool(never) as server, proxied(route, server.url) as proxy:
+        calling = asyncio.create_task(proxy.post("/weather", b"{}"))
+        await server.arrived.wait()
+        await proxy.serving.stop(grace=0.05)
+        await calling
+
+    (line,) = [line for line in proxy.lines() if "outcome" in line]
+    assert 50 <= line["upstream.duration_ms"]
 
 
 async def test_an_idle_connection_does_not_hold_up_the_end() -> None:

@@ -33,7 +33,7 @@ class Play:
         self.time = Time()
         self.upstream = ScriptedUpstream(list(answers), self.time, takes, budget)
         self.policy = ToolPolicy("weather", None, "f", resend=ResendPolicy(**rules))  # type: ignore[arg-type]
-        self.sends = Sends()
+        self.sends = Sends(since=self.time.now())
 
     async def send(self, **changes: object) -> UpstreamReply | FailedSend:
         services = Services(make_store("memory", self.time), self.time, {"w": self.upstream}, self.time)

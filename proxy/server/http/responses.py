@@ -9,6 +9,7 @@ whole.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +33,7 @@ from proxy.core.model.values import (
     UpstreamFault,
 )
 from proxy.core.tool_errors.classify import make_fault_failure
-from proxy.server.bound_route import RouteBinding
+from proxy.server.bound_route import RouteBinding, RouteRequest
 from proxy.server.http.framing import (
     SERVER,
     KnownHead,
@@ -85,12 +86,16 @@ def answer_unrouted(
     )
 
 
-def cut_short(code: ErrorCode, record: CallRecord, accept: str) -> Response:
-    """The response to a request that an internal error ended. If the request was already being sent, its text says that
-    the tool may have run."""
+def cut_short(code: ErrorCode, record: CallRecord, accept: str, call_route: RouteRequest | None) -> Response:
+    """The response to a request that the end of the proxy or an internal error ended, in the format of its route. If
+    the request was already being sent, its tool may have run, and the text says so."""
     result = make_refusal(code, "", record)
     if record.upstream:
         result = replace(result, failure=replace(result.failure, details={"executed": str(Executed.UNKNOWN)}))
+    if call_route is not None:
+        with suppress(Exception):  # the format may be what failed
+            named = result if record.call is None else replace(result, call=record.call)
+            return answer_failure(call_route.binding, call_route.raw, named, record)
     return make_response(render_failure(result, "auto", "category", accept), record)
 
 

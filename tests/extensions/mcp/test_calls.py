@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -400,6 +401,29 @@ async def test_a_report_only_route_lets_everything_through(message: object) -> N
 
 def _echo(message: dict[str, Any], _seen: Seen) -> bytes:
     return as_json(result(message, {"content": []}))
+
+
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_a_call_that_the_end_of_the_proxy_cuts_short_gets_a_result(is_modern: bool) -> None:
+    arrived = asyncio.Event()
+
+    async def never(_message: dict[str, Any], _seen: Seen) -> bytes:
+        arrived.set()
+        await asyncio.Event().wait()
+        return b""
+
+    async with talk(McpServer(called=never)) as client:
+        message = call("add", {"a": 1, "b": 2})
+        calling = asyncio.create_task(client.ask_modern(message) if is_modern else client.ask(message))
+        await arrived.wait()
+        await client.proxy.serving.stop(grace=0.05)
+        answer = await calling
+
+    assert (1, (True, "RESTARTING")) == (answer["id"], refusal(answer))
+    assert "It is not known whether the tool ran" in text(answer)
+    line = client.proxy.lines()[-1]
+    assert 50 <= line["upstream.duration_ms"]
+    assert 1 > abs(line["duration_ms"] - line["overhead_ms"] - line["upstream.duration_ms"])
 
 
 async def test_a_page_of_another_origin_may_not_call() -> None:

@@ -262,7 +262,7 @@ class ModelRelay:
         route = call_route.binding.route
         exchange = self._make_exchange(listed, request)
         started = self._clock.now()
-        record_passthrough(record, route.upstream, received=len(call_route.raw.body))
+        record_passthrough(record, route.upstream, received=len(call_route.raw.body), since=started)
         reply = await exchange.ask()
         record_passthrough(record, route.upstream, reply, self._clock.now() - started)
         if isinstance(reply, UpstreamFault):

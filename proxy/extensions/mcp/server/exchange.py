@@ -279,7 +279,7 @@ class Exchange:
     async def _pass(self, mcp_request: ListedRequest, asking: Asking) -> web.StreamResponse:
         record, started = mcp_request.record, self._clock.now()
         upstream = mcp_request.call_route.binding.route.upstream
-        record_passthrough(record, upstream)
+        record_passthrough(record, upstream, since=started)
         passed_on = self._make_passed_on(asking.message)
         out = replace(mcp_request.call_route.make_passthrough(), silence=math.inf, passed_on=passed_on)
         reads_on = mcp_request.call_route.raw.method == "GET" and not asking.rules.shows_all
