@@ -534,7 +534,7 @@ class Services:
 
     `sampled` is called for some of the forwarded calls, with the route's name, and waits for nothing. `confirm` is
     called for every accepted call, and gives the reason why it is not sent after all, or None. `answers` filter tools'
-    answers, one after the other."""
+    answers, one after the other. `report_error` logs a defect of this software."""
 
     store: StateStore
     clock: Clock
@@ -550,3 +550,4 @@ class Services:
     escalated: Callable[[ToolResult, CallRecord], None] = lambda result, record: None  # noqa: ARG005
     access: Mapping[str, RouteAccess] = field(default_factory=dict)
     answers: tuple[AnswerFilter, ...] = ()
+    report_error: Callable[[str, BaseException], None] = lambda request_id, error: None  # noqa: ARG005

@@ -75,6 +75,15 @@ def judge_call(context: CallContext) -> Judged | Callable[[], Coroutine[Any, Any
     return partial(_judge_slowly, context, policy, tried=is_plain)
 
 
+def forward_unjudged(context: CallContext, error: Exception) -> Judged:
+    """Forwards a report-only call as it came, although a defect of this software kept it from a decision. Raises the
+    defect for any other call."""
+    if not context.report_only:
+        raise error
+    context.services.report_error(context.record.request_id, error)
+    return Judged(forward_as_sent(context.call, Reject(Failure(codes.INTERNAL_ERROR, codes.INTERNAL_ERROR.meaning))))
+
+
 async def _judge_slowly(context: CallContext, policy: ToolPolicy, *, tried: bool) -> Judged:
     """The decision on a call that may have to wait: for the store, for code to be written, or for a child process."""
     if policy.member_of is not None and not context.report_only:

@@ -22,7 +22,7 @@ from proxy.call.context import (
     record_refusal,
     record_sends,
 )
-from proxy.call.judging import Judged, judge_call, sample_call
+from proxy.call.judging import Judged, forward_unjudged, judge_call, sample_call
 from proxy.call.optional import (
     admit_call,
     correct_call,
@@ -85,10 +85,14 @@ async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
 async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
     """Sends the call, or says why it is refused."""
     services, policy = context.services, context.policy
-    started, judged = services.clock.now(), judge_call(context)
-    if not isinstance(judged, Judged):
-        await IN_TASK
-        judged = await judged()
+    started = services.clock.now()
+    try:
+        judged = judge_call(context)
+        if not isinstance(judged, Judged):
+            await IN_TASK
+            judged = await judged()
+    except Exception as error:  # noqa: BLE001 - a defect of ours, which raises it again unless the call is only counted
+        judged = forward_unjudged(context, error)
     seconds, decision = services.clock.now() - started, judged.decision
     if context.hooks is not None:
         decision = await context.hooks.after_decision(context.call, decision)

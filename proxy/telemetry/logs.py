@@ -51,6 +51,7 @@ _UNSENT: Final = {"delivered": "Tool call valid, nothing sent", "repaired": "Too
 _FAILED: Final = "Tool validation failed"
 # The same on a report-only route, which still delivers the call.
 _WOULD_FAIL: Final = "Tool validation would have failed"
+_UNCHECKED: Final = "Tool call forwarded unchecked after an internal error"
 _WOULD_REPAIR: Final = "Tool call would have been repaired"
 # The messages of calls that are refused for another reason, by error code.
 _REFUSED: Final = {
@@ -220,7 +221,7 @@ def _choose_headline(record: CallRecord) -> tuple[str, str]:
             return "warning", _FAILED
         return "warning", _BLOCKED if _is_blocked(record) else _REFUSED.get(record.code, _NOT_SENT)
     if record.would_refuse:
-        return "warning", _WOULD_FAIL
+        return ("error", _UNCHECKED) if record.code == codes.INTERNAL_ERROR.name else ("warning", _WOULD_FAIL)
     if record.repairs and record.outcome == "delivered":
         return "info", _WOULD_REPAIR
     if record.outcome in _UNSENT and not record.upstream:

@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from proxy import __version__
 from proxy.call_record import CallRecord
-from proxy.core.model.codes import CALL_CAP_EXCEEDED, CALL_RATE_EXCEEDED, ERROR_CODES, TOO_MANY_CALLS_AT_ONCE, Severity
+from proxy.core.model import codes
+from proxy.core.model.codes import ERROR_CODES, Severity
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.telemetry.logs import is_validation_failure
@@ -36,7 +37,9 @@ _RESULTS: Final = {
     "upstream_error": "passed",
 }
 # Calls that passed the check and were refused for how many there are.
-_PASSED: Final = frozenset(code.name for code in (CALL_CAP_EXCEEDED, CALL_RATE_EXCEEDED, TOO_MANY_CALLS_AT_ONCE))
+_PASSED: Final = frozenset(
+    code.name for code in (codes.CALL_CAP_EXCEEDED, codes.CALL_RATE_EXCEEDED, codes.TOO_MANY_CALLS_AT_ONCE)
+)
 
 # The most (route, tool) pairs with their own series among tools that upstreams list.
 _MOST_LEARNED: Final = 5_000
@@ -311,7 +314,8 @@ class Metrics:
         counts: list[tuple[Series, Any]] = [(self.requests.series, (route, tool, record.outcome))]
         if record.call_id:
             counts += self._describe_call(record, route, tool)
-        if record.code and record.outcome in WRONG:  # a report-only route delivers the call and still has a code
+        # A report-only route delivers the call and still has a code.
+        if record.code and (record.outcome in WRONG or record.code == codes.INTERNAL_ERROR.name):
             code = record.code if record.code in ERROR_CODES else OTHER
             counts.append((self._errors.series, (route, tool, code)))
         counts += [(self._hooks.series, (each.hook, each.point, each.reason)) for each in record.hook_failures]
@@ -353,7 +357,7 @@ class Metrics:
             yield self._escalations.series, (route, tool)
         if record.corrected_after:
             yield self._corrected.series, (route, tool, str(min(record.corrected_after, MOST_CORRECTED)))
-        if record.code == CALL_CAP_EXCEEDED.name:
+        if record.code == codes.CALL_CAP_EXCEEDED.name:
             yield self._caps.series, (route, tool)
         if record.answer:
             yield self._answers.series, (route, tool, record.answer)
@@ -364,7 +368,7 @@ class Metrics:
 def find_validation_result(record: CallRecord) -> str:
     """The result of the check: a value of the label `outcome` of `toolproxy_validations_total`."""
     if record.would_refuse:
-        return "rejected"
+        return "skipped" if record.code == codes.INTERNAL_ERROR.name else "rejected"
     result = _RESULTS.get(record.outcome, "skipped")
     if result == "rejected" and not is_validation_failure(record):
         result = "passed" if record.code in _PASSED else "skipped"

@@ -3,9 +3,14 @@ been."""
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
-from tests.serving.proxied import code, proxied
+from proxy.call import judging
+from proxy.core.model.values import Decision
+from tests.serving.proxied import WEATHER, code, proxied
 from tests.serving.wire import JSON_TYPE, answer, replies, tool
 
 OK = answer("200 OK", b'{"ok": true}', JSON_TYPE)
@@ -35,6 +40,38 @@ async def test_forwards_an_unknown_tool_byte_for_byte_and_counts_it(body: bytes)
     assert [200] * 4 == [one.status for one in seen]
     assert [body] * 4 == [one.body for one in server.seen]
     assert ("delivered", "warning") == (line["outcome"], line["level"])
+
+
+class DefectError(RuntimeError):
+    """Raised in place of a decision."""
+
+
+def fail(*_: object) -> Decision:
+    raise DefectError("tulip")
+
+
+@pytest.mark.parametrize("mode", ["report", "enforce"])
+async def test_a_defect_of_the_engine_ends_only_a_call_that_is_enforced(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = b'{ "lat": "north" }'
+    async with tool(replies(OK)) as server, proxied(f"{WEATHER}    mode: {mode}", server.url) as proxy:
+        monkeypatch.setattr(judging, "decide", fail)
+        seen = await proxy.post("/weather", body)
+        metrics = (await proxy.ask_admin("/metrics")).body.decode()
+        events = [json.loads(line) for line in proxy.log.getvalue().splitlines()]
+
+    is_forwarded = mode == "report"
+    assert (200 if is_forwarded else 500, [body] * is_forwarded) == (seen.status, [one.body for one in server.seen])
+    (defect,) = [event for event in events if event["message"] == "Internal error"]
+    (line,) = proxy.lines()
+    assert ("DefectError", line["correlation_id"]) == (defect["error"], defect["correlation_id"])
+    assert "fail" in defect["frames"][-1]
+    assert "tulip" not in proxy.log.getvalue()
+    assert ("INTERNAL_ERROR", "delivered" if is_forwarded else "refused") == (line["error.type"], line["outcome"])
+    assert not is_forwarded or "Tool call forwarded unchecked after an internal error" == line["message"]
+    assert re.search(r'toolproxy_errors_total{[^}]*code="INTERNAL_ERROR"[^}]*} 1.0', metrics)
+    assert 'outcome="rejected"' not in metrics
 
 
 async def test_where_routes_enforce_it_is_still_refused() -> None:

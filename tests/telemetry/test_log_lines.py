@@ -36,10 +36,10 @@ CHANGES: dict[str, Any] = {
     "trace": Trace("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "", 1, "", str),
 }  # fmt: skip
 # `corrections` are next to `questions`; hooks that failed have their own lines; `line` is what is made of the rest.
-# `access` and `sent` are for the audit.
+# `access` and `sent` are for the audit; `sending_since` becomes a part of `upstream_seconds`.
 UNTOLD = {
     "events", "settling", "answer", "corrections", "hook_failures", "call", "policy", "checked", "result", "replaced",
-    "line", "access", "sent",
+    "line", "access", "sent", "sending_since",
 }  # fmt: skip
 
 

@@ -134,7 +134,9 @@ def make_services(loaded: Loaded, shared: SharedStore, log: Log, clock: Clock) -
     chain = make_hook_chain(loaded, log, clock)
     hooks = None if chain is None else chain.begin
     elsewhere = Elsewhere()
-    return Services(store, clock, {}, SystemPacing(), extra_lines, hooks=hooks, elsewhere=elsewhere)
+    return Services(
+        store, clock, {}, SystemPacing(), extra_lines, hooks=hooks, elsewhere=elsewhere, report_error=log.defect
+    )
 
 
 # --- the state store --------------------------------------------------------------------------------------------------
