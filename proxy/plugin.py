@@ -120,7 +120,7 @@ class NoConfig:
     shares: frozenset[str] = frozenset()
     takes_command: bool = False
     has_one_path: Callable[[argparse.Namespace], bool] = lambda _: True
-    find_trouble: Callable[[argparse.Namespace], Awaitable[tuple[list[str], bool]]] | None = None
+    find_trouble: Callable[[argparse.Namespace, Serving], Awaitable[tuple[list[str], bool]]] | None = None
 
 
 class ExtendsVerbs(Plugin):

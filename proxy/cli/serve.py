@@ -242,7 +242,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     if args.source is not None:
         if args.source.has_one_path(args):
             print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
-        looking = asyncio.create_task(_look_at(args.source, args, signals))
+        looking = asyncio.create_task(_look_at(args.source, args, signals, serving))
     settling = asyncio.create_task(_settle_when_idle(serving))
     if await _await_ending(serving, signals) is signal.SIGTERM and takes_calls:
         # A second signal ends the drain.
@@ -261,9 +261,11 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     return code
 
 
-async def _look_at(source: NoConfig, args: argparse.Namespace, signals: asyncio.Queue[signal.Signals]) -> bool:
+async def _look_at(
+    source: NoConfig, args: argparse.Namespace, signals: asyncio.Queue[signal.Signals], serving: Serving
+) -> bool:
     """Reports on stderr that nothing can be served, and returns whether it ends the process: yes without `--wait`."""
-    lines, is_final = ([], False) if source.find_trouble is None else await source.find_trouble(args)
+    lines, is_final = ([], False) if source.find_trouble is None else await source.find_trouble(args, serving)
     for line in lines:
         print(f"serve {source.flag.name}: {line}", file=sys.stderr, flush=True)
     ends = bool(lines) and is_final and not args.wait

@@ -34,13 +34,7 @@ from proxy.core.model.codes import REQUIRED_MISSING
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, ToolResult, Violation
 from proxy.core.model.work import SKETCHING, TooMuchWorkError, Work
 from proxy.core.rules.branches import list_shared_choices, select_branches
-from proxy.core.rules.facts import (
-    list_declared,
-    list_member_schemas,
-    list_required,
-    list_schemas_by_key,
-    read_facts,
-)
+from proxy.core.rules.facts import list_declared, list_member_schemas, list_required, list_schemas_by_key, read_facts
 from proxy.core.rules.proposals import Site
 from proxy.core.schema.nodes import Node
 

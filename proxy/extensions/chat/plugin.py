@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from proxy.extensions.chat.config import ModelSettings
     from proxy.extensions.chat.server.model_relay import ModelRelay
     from proxy.interfaces import Clock
+    from proxy.server.lifecycle import Serving
     from proxy.server.listed_routes import Reports
     from proxy.telemetry.metric_table import MetricRow
 
@@ -82,7 +83,7 @@ def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     return make_config_file(args, kept)
 
 
-async def _find_trouble(args: argparse.Namespace) -> tuple[list[str], bool]:
+async def _find_trouble(args: argparse.Namespace, _serving: Serving) -> tuple[list[str], bool]:
     from proxy.extensions.chat.cli.model_config import find_trouble
 
     return await find_trouble(args.model), True

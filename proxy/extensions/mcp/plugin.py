@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from proxy.extensions.mcp.upstreams import McpUpstreams
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
     from proxy.interfaces import Clock
+    from proxy.server.lifecycle import Serving
     from proxy.server.listed_routes import PassedOn, Reports
     from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
@@ -143,9 +144,9 @@ def _make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path | None:
     return make_config_file(args, kept)
 
 
-async def _find_trouble(args: argparse.Namespace) -> tuple[list[str], bool]:
-    from proxy.extensions.mcp.cli.no_config import find_missing_command, find_trouble
+async def _find_trouble(args: argparse.Namespace, serving: Serving) -> tuple[list[str], bool]:
+    from proxy.extensions.mcp.cli.no_config import find_command_trouble, find_trouble
 
     if args.command:
-        return find_missing_command(args.command), True
+        return await find_command_trouble(args.command, serving.handler.snapshot.services.upstreams["mcp"]), True
     return await find_trouble(args.mcp, args.header)

@@ -122,6 +122,21 @@ def test_ends_if_the_command_does_not_exist() -> None:
     assert "cannot start 'no-such-command': no such command  (install it, or write its path)\n" in said
 
 
+DIES = (sys.executable, "-c", "import sys; print('reads its key', file=sys.stderr); sys.exit('no key: set API_KEY')")
+
+
+def test_ends_if_the_command_ends_before_a_client_comes() -> None:
+    code, said = serve("--mcp", "--", *DIES)
+    assert 1 == code
+    assert "serve --mcp: its process ended at once (exit code 1); it wrote to stderr:\n" in said
+    assert "serve --mcp:   reads its key\nserve --mcp:   no key: set API_KEY\n" in said
+    assert "serve: nothing to serve  (use --wait to serve until there is)\n" in said
+
+
+async def test_wait_serves_though_the_command_ends() -> None:
+    assert 404 == await serve_until("no key: set API_KEY", "--mcp", "--wait", "--", *DIES)
+
+
 async def serve_until(said: str, *words: str) -> int:
     """Runs `serve` until stderr holds a text; gives the status of a call that it answers then."""
     process = await asyncio.create_subprocess_exec(

@@ -107,6 +107,18 @@ async def test_each_session_has_its_own_process(upstream: StdioUpstream) -> None
     assert 2 == upstream.sessions.children
 
 
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_the_first_client_gets_the_process_that_was_started_early(is_modern: bool) -> None:
+    upstream = StdioUpstream(settings(*(["modern"] * is_modern)))
+    channel = await upstream.sessions.start_early()
+    assert 1 == upstream.sessions.children
+    headers = () if is_modern else await begin(upstream)
+    message = modern(call("pid")) if is_modern else call("pid")
+    assert str(channel.pid) == await result(await post(upstream, message, headers))
+    assert (1, None) == (upstream.sessions.children, channel.exit)
+    await upstream.close()
+
+
 @with_settings(shared=True)
 async def test_sessions_may_share_one_process(upstream: StdioUpstream) -> None:
     one, other = await begin(upstream), await begin(upstream)

@@ -13,13 +13,18 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.cli.options import write_defaults
 from proxy.config.mistakes import split_url
 from proxy.file_writing import replace_file
 
+if TYPE_CHECKING:
+    from proxy.interfaces import GuardedUpstream
+
 _NAME: Final = "mcp.yaml"
+# Seconds within which the end of a command that has answered nothing is reported.
+_EARLY: Final = 60.0
 
 
 def write_mcp_config(url: str, headers: Sequence[tuple[str, str]] = (), timeout: str | None = None) -> str:
@@ -80,10 +85,25 @@ def make_config_file(args: argparse.Namespace, kept: ExitStack) -> Path:
     return make_mcp_config_file(config + write_defaults(args), kept)
 
 
-def find_missing_command(words: Sequence[str]) -> list[str]:
-    """A line if the command of a server cannot be started; empty if it can."""
-    hint = "install it, or write its path"
-    return [] if shutil.which(words[0]) else [f"cannot start {words[0]!r}: no such command  ({hint})"]
+async def find_command_trouble(words: Sequence[str], upstream: GuardedUpstream) -> list[str]:
+    """Starts the command of a server for its first client. Returns lines if that fails, or if it ends early."""
+    from proxy.extensions.mcp.upstream.stdio import StdioUpstream
+    from proxy.extensions.mcp.upstream.stdio.session import NoChild
+
+    if not shutil.which(words[0]):
+        return [f"cannot start {words[0]!r}: no such command  (install it, or write its path)"]
+    inner = getattr(upstream, "unguarded", None)
+    if not isinstance(inner, StdioUpstream):
+        raise TypeError("a command is served by its process")
+    try:
+        channel = await inner.sessions.start_early()
+    except NoChild as none:
+        return [none.fault.message]
+    ended, last_lines = await channel.watch(_EARLY)
+    if ended is None or channel.has_answered:
+        return []
+    wrote = "; it wrote to stderr:" if last_lines else ""
+    return [f"its process ended at once ({ended.how}){wrote}", *(f"  {line}" for line in last_lines)]
 
 
 async def find_trouble(url: str, headers: Sequence[tuple[str, str]]) -> tuple[list[str], bool]:

@@ -101,6 +101,11 @@ class Channel:
         """The child's process id."""
         return self._child.pid
 
+    async def watch(self, seconds: float) -> tuple[ChildEnded | None, list[str]]:
+        """Waits for the child's end. Returns that, if it comes in time, and its last lines on stderr."""
+        await asyncio.wait({self._reading}, timeout=seconds)
+        return self.exit, self._child.last_lines
+
     def client(self) -> ChildClient:
         """A new session of this child."""
         self.forget_only()

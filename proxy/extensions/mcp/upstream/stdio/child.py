@@ -11,6 +11,7 @@ import contextlib
 import re
 import signal
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Final
@@ -52,6 +53,7 @@ _PATIENCE: Final = 2.0
 # The longest line of stderr that is reported, and the longest that is quoted in an error; a longer one is cut.
 _STDERR_LINE: Final = 2000
 _QUOTED: Final = 200
+_LAST_LINES: Final = 8
 # The lines around the reason in the output of a failed program: frames of its stack, and Node's version.
 _FRAME: Final = re.compile(r"\s|Node\.js v|[~^]+$|Traceback ")
 _PIECE: Final = 1 << 16
@@ -70,6 +72,7 @@ class Child:
         self._reaper = reaper
         self._line = settings.line
         self._last_words = ""
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._stderr = asyncio.ensure_future(self._read_stderr(process.stderr, settings))
         self._ending: asyncio.Future[int] | None = None
 
@@ -107,6 +110,11 @@ class Child:
     def last_words(self) -> str:
         """The last line of stderr with content, credentials masked; '' without one."""
         return mask_credentials(self._last_words, _QUOTED)
+
+    @property
+    def last_lines(self) -> list[str]:
+        """The last lines of stderr, credentials masked."""
+        return [mask_credentials(line, _QUOTED) for line in self._last_lines]
 
     async def write(self, message: bytes) -> None:
         """Writes one message, which contains no line break.
@@ -174,4 +182,5 @@ class Child:
         text = line.decode("utf-8", "replace").rstrip()
         if text and not _FRAME.match(text):
             self._last_words = text
+        self._last_lines.append(text)
         settings.stderr(self.pid, text)

@@ -22,6 +22,11 @@ class ChildEnded(Exception):  # noqa: N818 - it names an event
         self.code = code
         self.words = words
 
+    @property
+    def how(self) -> str:
+        """The end of the child in words."""
+        return f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+
 
 class Mailbox:
     """Messages on their way to one HTTP answer. `close` ends it; the mailbox of an ended child raises `ChildEnded`."""

@@ -80,6 +80,12 @@ class Sessions:
         channel = self._stateless
         return channel is None or channel.exit is not None or not channel.has_answered
 
+    async def start_early(self) -> Channel:
+        """Starts the child of the first session, or of the first request without one."""
+        self._spare = channel = await self._start()
+        self._sweep_later()
+        return channel
+
     async def begin(self) -> Session:
         """Begins a session, with its own child unless the settings share one.
 
@@ -129,7 +135,11 @@ class Sessions:
 
     async def _start_shared(self) -> Channel:
         self._check_restarts()
-        return await self._start(shared=not self._settings.single_client)
+        shared, spare = not self._settings.single_client, self._spare
+        if spare is None or spare.sent_requests:
+            return await self._start(shared=shared)
+        spare.shared = shared
+        return self._take_spare() or await self._start(shared=shared)
 
     def leave_stateless(self, channel: Channel) -> bool:
         """Lets requests without sessions use another child than `channel`, which serves the era of sessions. False if

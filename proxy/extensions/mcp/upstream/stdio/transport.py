@@ -292,9 +292,8 @@ class StdioUpstream(OwnServer):
 
     def _fault(self, ended: ChildEnded) -> UpstreamFault:
         """The fault of a child that ended during a call: the tool may have run or not."""
-        how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
         words = f": {ended.words}" if ended.words else ""
-        message = f"upstream '{self._settings.name}': its process ended during the call ({how}){words}"
+        message = f"upstream '{self._settings.name}': its process ended during the call ({ended.how}){words}"
         return UpstreamFault(UPSTREAM_BAD_ANSWER, "connection_terminated", Executed.UNKNOWN, message)
 
 
