@@ -406,8 +406,8 @@ class CallRoute(Protocol):
 
 @dataclass(slots=True)
 class HookNotes:
-    """Notes on the hooks of one call: the `seconds` that they have taken so far, the `failures` of some of them, in
-    `answered_by` the latest that replaced an answer, and in `refused_by` the one that ended the call."""
+    """Notes on the hooks of one call: the `seconds` that they have taken so far, and the `failures` of some of them.
+    `answered_by` is the latest that replaced an answer, and `refused_by` the one that ended the call."""
 
     seconds: float = 0.0
     failures: tuple[HookFailure, ...] = ()

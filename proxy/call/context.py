@@ -157,8 +157,7 @@ def make_delivered(
     ended: Episode | Ending | None = None,
     event: str = "",
 ) -> Delivered:
-    """The outcome of a call whose tool has answered. `ended`: the episode that the delivery ended, now or later;
-    `event`: what happened around its container."""
+    """The outcome of a call whose tool has answered. `ended`: the episode that it ends; `event`: its container's."""
     checked, repairs, corrections = approved.checked, approved.repairs, approved.corrections
     outcome = "corrected" if corrections else "repaired" if repairs else "delivered"
     attempt = None
