@@ -3,6 +3,9 @@
     python -m benchmarks.instructions [--acts clean,refused] [--only 'ours;NAME'] [--calls 640] [--cache FOLDER]
     python -m benchmarks.instructions --only ours --acts clean --profile FILE     keeps callgrind's own file
 
+By default it counts aiohttp's pass-through, its low-level server with a check, and this proxy. Each line has the ratio
+to the pass-through and to the proxy's own clean call.
+
 Needs valgrind. Each proxy runs under callgrind before the usual tool; some calls warm it, then so many are counted, by
 32 connections at a time. The kernel's part is not counted, and an instruction is not a nanosecond: memory outside the
 caches costs more. So ratios of CPU time (benchmarks.proxies) differ. A busy machine adds up to a tenth: timers ring by
@@ -19,13 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from benchmarks import machine
 from benchmarks.calls import request, write_number, write_schema
-from benchmarks.peers.cast import CAST, COUNTED, OURS, PARENT, PLAIN, Command, Missing, Stage, bare_upstream
+from benchmarks.peers.cast import CAST, COUNTED, LEAN, OURS, PLAIN, Command, Missing, Stage, bare_upstream
 from benchmarks.peers.running import running, wait_ready
 
 CONNECTIONS: Final = 32
@@ -104,11 +107,47 @@ def control(what: str, pid: int) -> None:
     subprocess.run(["callgrind_control", what, str(pid)], check=True, capture_output=True)  # noqa: S607 - from the PATH
 
 
+@dataclass(frozen=True)
+class Counted:
+    """Instructions of a call by peer and act. The pass-through and the first act are what ratios refer to."""
+
+    found: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def describe(self, peer: str, act: str) -> str:
+        """Returns one line with the ratios that are known."""
+        mine = self.found[peer, act]
+        line = f"{peer:28} {act:9} {mine:12,.0f} instructions per call"
+        for other, words in (((PLAIN, act), PLAIN), ((peer, "clean"), "its clean call")):
+            if other in self.found and other != (peer, act):
+                line += f"   {mine / self.found[other]:.2f} x {words}"
+        return line
+
+
+def count_peers(options: argparse.Namespace, folder: Path) -> None:
+    """Counts each peer with each act, and prints a line for each. The pass-through comes first."""
+    upstream, counted = machine.free_port(), Counted()
+    with running(bare_upstream(folder, upstream), None, folder / "upstream.log"):
+        for peer in sorted(options.only.split(";"), key=lambda name: name != PLAIN):
+            port = machine.free_port()
+            stage = Stage(port, upstream, write_schema(folder), folder, options.cache.absolute())
+            found = (CAST | COUNTED)[peer](stage)
+            if isinstance(found, Missing):
+                print(f"{peer}: left out: {found.reason}")
+                continue
+            for act in options.acts.split(","):
+                out = folder / f"{port}-{act}.callgrind"
+                counting = Counting(act, options.calls, out)
+                counted.found[peer, act] = count(found, port, counting, folder / f"{port}.log")
+                print(counted.describe(peer, act), flush=True)
+                if options.profile is not None:
+                    shutil.copy(f"{out}.1", options.profile)
+
+
 def main() -> None:
-    """Prints a line for each proxy and body."""
+    """Reads the options, and counts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description="Instructions per call.")
-    parser.add_argument("--acts", default="clean,refused")
-    parser.add_argument("--only", default=f"{OURS};{PARENT};{PLAIN}", help=f"of: {'; '.join(CAST | COUNTED)}")
+    parser.add_argument("--acts", default="clean,repaired,refused")
+    parser.add_argument("--only", default=f"{PLAIN};{LEAN};{OURS}", help=f"of: {'; '.join(CAST | COUNTED)}")
     parser.add_argument("--calls", type=int, default=640)
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "toolcall-proxy-bench")
     parser.add_argument("--profile", type=Path, help="keeps callgrind's file of the last count")
@@ -116,23 +155,7 @@ def main() -> None:
     if shutil.which("valgrind") is None:
         sys.exit("valgrind is not installed (apt install valgrind)")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        upstream = machine.free_port()
-        with running(bare_upstream(folder, upstream), None, folder / "upstream.log"):
-            for peer in options.only.split(";"):
-                port = machine.free_port()
-                found = (CAST | COUNTED)[peer](
-                    Stage(port, upstream, write_schema(folder), folder, options.cache.absolute())
-                )
-                for act in options.acts.split(","):
-                    if isinstance(found, Missing):
-                        print(f"{peer} {act}: left out: {found.reason}")
-                        continue
-                    out = folder / f"{port}-{act}.callgrind"
-                    instructions = count(found, port, Counting(act, options.calls, out), folder / f"{port}.log")
-                    print(f"{peer:28} {act:9} {instructions:12,.0f} instructions per call", flush=True)
-                    if options.profile is not None:
-                        shutil.copy(f"{out}.1", options.profile)
+        count_peers(options, Path(name))
 
 
 if __name__ == "__main__":
