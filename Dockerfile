@@ -1,4 +1,4 @@
-# The proxy's image, with every optional extra: fast event loop, shared state, traces, signed tokens.
+# The proxy's image, with every optional extra: shared state, traces, signed tokens.
 #
 #   docker build -t toolcall-proxy:0.1.0 .
 #   docker build --build-arg PYTHON=python:3.13-slim@sha256:... .     the base pinned by its digest, as production wants it
@@ -22,7 +22,7 @@ RUN python -m venv /build && \
 # Without pip of its own: nothing can be installed in the running image.
 RUN python -m venv --without-pip /opt/toolcall-proxy && \
     /build/bin/python -m pip --python /opt/toolcall-proxy/bin/python install --no-cache-dir --quiet \
-      --constraint requirements.lock "$(echo /wheels/*.whl)[speed,redis,otel,jwt]"
+      --constraint requirements.lock "$(echo /wheels/*.whl)[redis,otel,jwt]"
 # No shell, package manager or file that changes the user comes into the image.
 RUN sh rootfs /rootfs /opt/toolcall-proxy
 

@@ -26,6 +26,7 @@ from proxy.plugin import ExtendsVerbs, NoConfig, PlacesProcess, RunsWorkers
 from proxy.plugins import find_plugin, find_plugins
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from proxy.config.load import Loaded
@@ -169,13 +170,8 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
     if place is not None and (mistakes := place.list_mistakes(loaded.config, args)):
         print(*[f"{path}: {each}" for each in mistakes], sep="\n", file=sys.stderr)
         return EXIT_CONFIG
-    loop_factory = None
-    with contextlib.suppress(ImportError):  # the extra `speed`
-        import uvloop
-
-        loop_factory = uvloop.new_event_loop
     try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
+        with asyncio.Runner(loop_factory=_find_loop()) as runner:
             return runner.run(_serve(loaded, args, place))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
@@ -185,6 +181,23 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
         hint = "`listen` and `admin: {listen: ...}` take other ports, `admin: off` has no operator's port"
         print(f"serve: cannot listen: {error}  ({hint})", file=sys.stderr)
     return EXIT_CONFIG
+
+
+def _find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Returns the factory of uvloop's event loop, or None if it is not installed."""
+    with contextlib.suppress(ImportError):  # it supports neither Windows nor PyPy
+        import uvloop
+
+        return uvloop.new_event_loop
+    return None
+
+
+def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
+    """Returns a line that names the event loop, and says how to install uvloop if the system supports it."""
+    name = type(loop).__module__.partition(".")[0]
+    can_have = sys.platform in ("linux", "darwin") and sys.implementation.name == "cpython"
+    remedy = "  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)"
+    return f"event loop: {name}{remedy if can_have and name != 'uvloop' else ''}"
 
 
 def _find_contradiction(args: argparse.Namespace) -> str:
@@ -310,8 +323,8 @@ def is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
 
 
 def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
-    """Prints where calls, the operator and probes come in: to a `Serving`, or to several workers. The token of a config
-    of the user's is not printed: the console's page asks for it."""
+    """Prints the addresses of a `Serving` or of several workers, and the event loop. The token of a user's config
+    is not printed: the console's page asks for it."""
     print(f"listening on {running.url}", flush=True)
     if loaded.config.admin is not None:
         for line in describe_moved(loaded.config.admin.listen, running.admin_url, "operator's port is"):
@@ -323,6 +336,8 @@ def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
     url = make_link(running.admin_url, loaded, with_token=args.no_config)
     if url is not None and not args.worker:
         print(f"console  {url}" if args.no_config else f"console on {url}", flush=True)
+    if not args.worker:
+        print(describe_loop(asyncio.get_running_loop()), flush=True)
 
 
 async def _await_ending(serving: Serving, signals: asyncio.Queue[signal.Signals]) -> signal.Signals:

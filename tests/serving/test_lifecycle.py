@@ -228,12 +228,15 @@ async def test_the_command_says_where_it_listens_serves_and_ends_cleanly_on_a_si
         assert process.stdout is not None
         assert process.stderr is not None
         said = [await asyncio.to_thread(process.stdout.readline) for _ in range(2)]
+        while not (loop := await asyncio.to_thread(process.stdout.readline)).startswith("event loop:"):
+            assert loop
         seen = await exchange(int(said[0].rsplit(":", 1)[1]), post("/weather", b'{"lat": "1"}'))
         process.send_signal(number)
         status = await asyncio.to_thread(process.wait, 300)
         log = process.stderr.read()
 
     assert ["listening on http://127.0.0.1", "admin on http://127.0.0.1"] == [line.rsplit(":", 1)[0] for line in said]
+    assert "event loop: uvloop\n" == loop
     assert ((200, b'{"lat":1}'), 0) == ((seen.status, seen.body), status)
     assert ("Traceback" not in log, '"outcome":"repaired"' in log) == (True, True)
 

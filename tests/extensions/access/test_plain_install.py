@@ -48,11 +48,12 @@ def test_serves_rules_and_rates_without_an_extra(tmp_path: Path) -> None:
         lines = []
         for line in served.stdout:
             lines.append(line)
-            if "127.0.0.1:" in line or "serve:" in line:
+            if line.startswith("event loop:") or "serve:" in line:
                 break
         served.terminate()
         lines += served.stdout.readlines()
     assert (0, False) == (served.returncode, "No module" in "".join(lines)), lines
+    assert "event loop: asyncio  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)\n" in lines
 
 
 @pytest.mark.parametrize(
