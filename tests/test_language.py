@@ -20,7 +20,7 @@ MOST: Final = {
     "proxy/call": 47,
     "proxy/cli": 1,
     "proxy/config": 8,
-    "proxy/core": 536,
+    "proxy/core": 3,
     "proxy/extensions/access": 35,
     "proxy/extensions/answer": 30,
     "proxy/extensions/callout": 3,

@@ -18,16 +18,7 @@ from typing import Final
 from proxy.core.contract.attempts import hash_conversation, read_words, write_history
 from proxy.core.contract.policy import AttemptsPolicy, ToolPolicy, UnknownTool
 from proxy.core.model import codes
-from proxy.core.model.values import (
-    Attempt,
-    Document,
-    Episode,
-    Failure,
-    Rung,
-    ToolCall,
-    ToolResult,
-    value_class,
-)
+from proxy.core.model.values import Attempt, Document, Episode, Failure, Rung, ToolCall, ToolResult, value_class
 
 # The tool's refusals after which the very same call is not sent again, and for how many seconds that is remembered.
 SAME_CALL: Final = 3

@@ -28,11 +28,7 @@ def list_alias_mistakes(aliases: Mapping[str, str], declared: Set[str] | None) -
         if declared is not None and alias in declared:
             yield alias, f"the alias {alias!r} is a declared property", "drop it: a declared name has one meaning"
         elif name in aliases and (declared is None or name not in declared):
-            yield (
-                alias,
-                f"the alias {alias!r} means {name!r}, which is an alias itself",
-                "name a declared property",
-            )
+            yield (alias, f"the alias {alias!r} means {name!r}, which is an alias itself", "name a declared property")
         elif declared is not None and name not in declared:
             known = ", ".join(sorted(declared)[:12]) or "none"
             yield (

@@ -56,9 +56,9 @@ _LISTS: Final = (list, tuple)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits = _DEFAULT) -> bool:
-    """Returns whether any step of a path names a secret, by its own name or because the schema marks it."""
-    for step in path:  # noqa: SIM110 - any() takes twice as long, and this runs for every error
-        if isinstance(step, str) and _is_secret_key(step, limits):
+    """Whether any step of a path names a secret, by its own name or because the schema marks it."""
+    for step in path:
+        if isinstance(step, str) and (step in limits.secret_names or is_short_name_secret(step[:LONGEST_NAME])):
             return True
     return False
 
@@ -218,6 +218,10 @@ def sanitise_value(
     entries of a container, 5 levels and 200 values. None for `ABSENT`. Small clean values come back equal."""
     if value is not None and not isinstance(value, Absent) and (sensitive or is_secret_path(path, limits)):
         return _HIDDEN
+    if isinstance(value, str):
+        return _reduce_text(value, limits)
+    if not isinstance(value, _CONTAINERS):
+        return _reduce_scalar(value)
     for depth, entries in _MACHINE_SHAPES:
         if _fits_machine(value, depth, entries):
             return _reduce(value, depth, entries, limits)
@@ -255,13 +259,12 @@ def _reduce(value: JsonValue, depth: int, entries: int, limits: FeedbackLimits) 
             shown_items += [f"<{left_out} more>", *(_reduce(item, depth - 1, entries, limits) for item in tail)]
         return shown_items
     shown: dict[str, JsonValue] = {}
-    room = max(limits.max_preview, 8)
     for key, item in islice(value.items(), entries):
         if not isinstance(key, str):
             key = type(key).__name__  # noqa: PLW2901 - a value that was not read from JSON
-        is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
-        name = key if is_plain and len(key) <= room else _reduce_text(key, limits)
-        if item is not None and (is_secret or key in limits.secret_names):
+        is_plain, is_secret = read_key(key, limits)
+        name = key if is_plain else _reduce_text(key, limits)
+        if item is not None and is_secret:
             shown[name] = _HIDDEN
         elif isinstance(item, str):
             shown[name] = _reduce_text(item, limits)
@@ -290,9 +293,15 @@ def _reduce_scalar(value: JsonValue) -> JsonValue:
     return value if isinstance(value, int | LosslessFloat) and len(text) <= _LONGEST_NUMBER else f"<{text.strip('()')}>"
 
 
+def read_key(key: str, limits: FeedbackLimits) -> tuple[bool, bool]:
+    """Returns for a key: is it short and shown as it is, and does it name a secret?"""
+    is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
+    return is_plain and len(key) <= limits.max_preview, is_secret or key in limits.secret_names
+
+
 @lru_cache(maxsize=1024)  # the names of a schema, in every refusal
 def _read_key(key: str) -> tuple[bool, bool]:
-    """Returns whether a key is shown unchanged if there is room for it, and whether it names a secret."""
+    """Returns for a key: is nothing in it hidden or shortened, and does it name a secret?"""
     is_path = "/" in key or "\\" in key
     return not is_path and clean_text(key, len(key)) == key, is_secret_name(key)
 

@@ -87,9 +87,11 @@ def render_feedback(view: FailureView) -> str:
     needs_accepts = _need_accepts(result.failure.violations)
     reserved = max(min(len(sizes[-1]) + 1, room * _ACCEPTS_SHARE // 10), 0) if sizes and needs_accepts else 0
     blocks = _make_blocks(view.shown, has_accepts=bool(sizes))
-    if sizes and sum(len(each.write()) + 1 for each in blocks) + len(sizes[-1]) > room:
+    texts = [block.write() for block in blocks]
+    if sizes and _length(texts) + len(sizes[-1]) > room:
         blocks = _make_blocks(view.shown, has_accepts=False)  # the fields are with the errors
-    errors, is_whole = _write_errors(view, blocks, room - reserved)
+        texts = [block.write() for block in blocks]
+    errors, is_whole = _write_errors(view, blocks, texts, room - reserved)
     sizes = sizes if needs_accepts or not is_whole or view.left_out else []
     room -= len(errors) + 2
     notes = write_notes(result, limits, f"{opening}\n{errors}", room - reserved)
@@ -102,7 +104,7 @@ def render_feedback(view: FailureView) -> str:
     example = example if len(example) <= room and not is_long else ""
     room -= len(example) + 2
     if room > 0 and not is_whole:  # what is left of the room is for the errors again
-        longer, _ = _write_errors(view, blocks, len(errors) + room)
+        longer, _ = _write_errors(view, blocks, texts, len(errors) + room)
         room, errors = room - len(longer) + len(errors), longer
     picture = mark_errors(view, room) if limits.marks else ""
     last = "\n".join(filter(None, (accepts, example, closing)))
@@ -207,19 +209,16 @@ class _Block:
         return text + (f"\n  Actual: {self.actual}" if self.actual and "actual" in parts else "")
 
 
-def _write_errors(view: FailureView, blocks: list[_Block], room: int) -> tuple[str, bool]:
-    """Returns the errors as far as the room goes, and whether all shown parts of them are in full."""
+def _write_errors(view: FailureView, blocks: list[_Block], texts: list[str], room: int) -> tuple[str, bool]:
+    """The errors (`texts` in full) as far as the room goes, and whether all that is shown of them is there in full."""
     if not blocks and not view.left_out:
         return "", True
     room -= len("Errors:\n") + len(f"(+{len(view.result.failure.violations)} more)")
-    texts = [block.write() for block in blocks]
     is_whole = _length(texts) <= room
-    if not is_whole:
-        texts = _fit_blocks(blocks, room)
+    texts = texts if is_whole else _fit_blocks(blocks, room)
     left_out = view.left_out + len(blocks) - len(texts)
-    if left_out:
-        texts.append(f"(+{left_out} more)")
-    return "\n".join(("Errors:", *texts)), is_whole
+    more = (f"(+{left_out} more)",) if left_out else ()
+    return "\n".join(("Errors:", *texts, *more)), is_whole
 
 
 def _fit_blocks(blocks: list[_Block], room: int) -> list[str]:

@@ -135,11 +135,7 @@ def write_gomind(view: FailureView) -> JsonValue:
             "message": parts.write_message(view),
             "category": failure.code.category.value,
             "retryable": failure.may_retry,
-            "details": {
-                "hint": parts.choose_hint(view),
-                **parts.make_details(view),
-                "feedback": render_feedback(view),
-            },
+            "details": {"hint": parts.choose_hint(view), **parts.make_details(view), "feedback": render_feedback(view)},
         },
     }
 

@@ -31,8 +31,6 @@ _DETAIL: Final = 600
 # The same if the part for machines is compact; all of its errors, details and functions together, in bytes.
 _BRIEF: Final = 120
 _ERRORS_ROOM: Final = 1200
-# The words of one error in a compact answer, each in bytes of JSON at most.
-_SHARES: Final = (("message", 100), ("expected", 70), ("actual", 60))
 _DETAILS_ROOM: Final = 240
 _FUNCTIONS_ROOM: Final = 240
 
@@ -54,38 +52,35 @@ def list_errors(view: FailureView) -> list[JsonValue]:
             {"code": shown.violation.code.name, "path": shown.path, "severity": str(shown.violation.severity)}
             for shown in view.shown
         ]
-        found, room = _fit(_ERRORS_ROOM, brief)
-        room -= 1  # one bracket more than there are commas
-        for error, shown in zip(found, view.shown, strict=False):
-            words, size = _brief_words(shown)
-            room -= size
-            if room < 0:
-                break
-            error.update(words)
-        view.brief_errors = found
+        words = [_brief_words(shown) for shown in view.shown]
+        whole: list[JsonValue] = [each | more for each, more in zip(brief, words, strict=True)]
+        # Nearly always there is room for all; a brace more than there are commas is counted for each.
+        if len(write_body(whole)) + 2 * len(whole) > _ERRORS_ROOM:
+            whole, room = _fit(_ERRORS_ROOM, brief)
+            room -= 1  # one bracket more than there are commas
+            for error, more in zip(whole, words, strict=False):
+                room -= len(write_body(more))
+                if room < 0:
+                    break
+                error.update(more)
+        view.brief_errors = whole
     return view.brief_errors
 
 
-def _brief_words(shown: Shown) -> tuple[dict[str, JsonValue], int]:
-    """Returns the words of an error, its expectation and the sent value (Acode FR-004, FR-006, FR-007), each within its
-    share; and its bytes."""
+def _brief_words(shown: Shown) -> dict[str, JsonValue]:
+    """What an error says, expects and was sent (Acode FR-004, FR-006, FR-007), each within its share."""
     words: dict[str, JsonValue] = {}
-    size = 1  # one brace more than there are commas
-    for (key, room), text in zip(_SHARES, (shown.message, shown.expected, shown.actual), strict=True):
+    widest = 1 if shown.is_plain else 6  # bytes of JSON that one character takes at most
+    for key, room, text, each in (
+        ("message", 100, shown.message, widest), ("expected", 70, shown.expected, widest),
+        ("actual", 60, shown.actual, 6),
+    ):  # fmt: skip
         if text:
             words[key] = text
-            if shown.is_plain and key != "actual":
-                length = len(text) + 2
-            elif text.isascii() and text.isprintable():  # its JSON escapes nothing else (RFC 8259 section 7)
-                length = len(text) + text.count('"') + text.count("\\") + 2
-            else:
-                length = len(write_body(text))
-            if length - 2 > room:  # a text of wide characters may be cut shorter than it has to be
-                shorten = cut_parts if key == "expected" else cut
-                words[key] = shorten(text, max(0, room - 3) * len(text) // (length - 2))
-                length = len(write_body(words[key]))
-            size += len(key) + 4 + length  # with its quotes, colon and comma
-    return words, max(size, len("{}"))
+            if len(text) * each > room and (length := len(write_body(text)) - 2) > room:
+                shorten = cut_parts if key == "expected" else cut  # wide characters are cut shorter than needed
+                words[key] = shorten(text, max(0, room - 3) * len(text) // length)
+    return words
 
 
 def cut_errors(found: Iterable[JsonValue]) -> list[JsonValue]:

@@ -99,9 +99,17 @@ def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple
     seen = {(violation.code.name, violation.path, violation.message): violation for violation in violations}
     ordered = list(seen.values())
     if len(ordered) > 1:
-        ordered.sort(key=_rank)
+        try:
+            ordered.sort(key=_rank_plainly)
+        except TypeError:  # a key beside an index
+            ordered.sort(key=_rank)
     shown = tuple(ordered[: max(max_errors, 0)])
     return shown, len(ordered) - len(shown)
+
+
+def _rank_plainly(violation: Violation) -> tuple[int, Pointer, str, str]:
+    """The same rank in less time, if no key has to be compared with an index."""
+    return _SEVERITIES.index(violation.severity), violation.path, violation.code.name, violation.message
 
 
 def _rank(violation: Violation) -> tuple[int, list[tuple[bool, str | int]], str, str]:

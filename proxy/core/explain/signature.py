@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, cut_parts, cut_sentences
-from proxy.core.display.preview import clean_text, is_secret_path, sanitise_value
+from proxy.core.display.preview import clean_text, read_key, sanitise_value
 from proxy.core.display.secrets import is_sensitive, mask_credentials
 from proxy.core.explain.expectation import describe_types, list_limits, list_unlisted_types, write_choice
 from proxy.core.json.jsontext import dumps, dumps_known, name_json_type
@@ -37,16 +37,23 @@ _LONGEST_LISTED: Final = 400
 def make_copyable(check: Check, value: JsonValue, sent: JsonValue, limits: FeedbackLimits) -> JsonValue:
     """An example in which every value is whole or a placeholder; `ABSENT` if it has too many values. Of `sent`, whose
     parts the example holds by identity, no long part is repeated."""
-    if value is ABSENT or (sanitise_value(value, limits) == value and len(dumps_known(value)) <= limits.max_preview):
+    if value is ABSENT or (_is_short(value, limits) and sanitise_value(value, limits) == value):
         return value
     copy = _Copy(check, sent, limits)
-    made = copy.show(value, ())
+    made = copy.show(value, (), is_secret=False)
     return made if copy.left >= 0 else ABSENT
 
 
 def is_placeholder(value: JsonValue) -> bool:
     """Returns whether a value is written like a placeholder."""
     return isinstance(value, str) and value.startswith("<") and value.endswith(">")
+
+
+def _is_short(value: JsonValue, limits: FeedbackLimits) -> bool:
+    try:
+        return len(dumps_known(value)) <= limits.max_preview
+    except UnicodeEncodeError:  # half a character is never shown
+        return False
 
 
 class _Copy:
@@ -58,48 +65,49 @@ class _Copy:
         self.left = _MOST_VALUES
         self.parts: set[int] = set()  # the lists and objects that were sent, by identity
         self.texts: set[str] = set()  # the texts that were sent and look like placeholders
-        stack = [sent]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, dict | list):
+        found = [sent]
+        for item in found:  # grows in the loop
+            kind = type(item)
+            if kind is str:
+                if item.startswith("<") and item.endswith(">"):
+                    self.texts.add(item)
+            elif kind is dict or kind is list:
                 self.parts.add(id(item))
-                stack += item.values() if isinstance(item, dict) else item
-            elif isinstance(item, str) and is_placeholder(item):
-                self.texts.add(item)
+                found += item.values() if kind is dict else item
 
-    def show(self, value: JsonValue, path: Pointer) -> JsonValue:
+    def show(self, value: JsonValue, path: Pointer, *, is_secret: bool) -> JsonValue:
         self.left -= 1
         if self.left < 0 or value is None or isinstance(value, bool):
             return value
-        if isinstance(value, dict | list):
-            return self.show_members(value, path)
-        if isinstance(value, str) and is_placeholder(value) and value not in self.texts:
-            return value
-        is_secret = is_secret_path(path, self.limits)
+        if isinstance(value, _CONTAINERS):
+            return self.show_members(value, path, is_secret)
+        if isinstance(value, str) and value.startswith("<") and value.endswith(">") and value not in self.texts:
+            return value  # a placeholder
         if (not is_secret and sanitise_value(value, self.limits) == value) or self.is_listed(value, path):
             return value
         is_path = isinstance(value, str) and not is_secret and mask_credentials(value) == value
         is_path = is_path and clean_text(str(value), len(str(value)), self.limits) != value
         return "<path as sent>" if is_path else f"<{_NOUNS.get(name_json_type(value), 'number')} as sent>"
 
-    def show_members(self, value: dict[str, JsonValue] | list[JsonValue], path: Pointer) -> JsonValue:
+    def show_members(self, value: JsonValue, path: Pointer, is_secret: bool) -> JsonValue:
         """An object or a list; one of many characters that was sent is not repeated."""
-        if value and id(value) in self.parts and len(dumps_known(value)) > self.limits.max_preview:
+        if value and id(value) in self.parts and not _is_short(value, self.limits):
             return f"<{_NOUNS[name_json_type(value)]} as sent>"
         if isinstance(value, list):
-            return [self.show(item, (*path, index)) for index, item in enumerate(value)]
+            return [self.show(item, (*path, index), is_secret=is_secret) for index, item in enumerate(value)]
         shown: dict[str, JsonValue] = {}
         for key, item in value.items():
-            name = key if self.is_known(key, path) else "<key as sent>"
+            is_plain, hides = read_key(key, self.limits)
+            name = key if is_plain or self.is_known(key, path) else "<key as sent>"
             if name in shown:
                 name = f"<key {len(shown) + 1} as sent>"
-            shown[name] = self.show(item, (*path, key))
+            shown[name] = self.show(item, (*path, key), is_secret=is_secret or hides)
         return shown
 
     def is_known(self, key: str, path: Pointer) -> bool:
-        """Returns whether a key is shown whole: one that the schema declares, or a short one."""
-        is_plain = len(key) <= self.limits.max_preview and clean_text(key, len(key), self.limits) == key
-        return is_plain or key in list_declared(nodes_at(self.check, path))
+        """Returns whether a key is shown whole that is not plain: a short one, or one that the schema declares."""
+        is_whole = len(key) <= self.limits.max_preview and clean_text(key, len(key), self.limits) == key
+        return is_whole or key in list_declared(nodes_at(self.check, path))
 
     def is_listed(self, value: JsonValue, path: Pointer) -> bool:
         """Returns whether the schema lists a value of its place as one that it takes."""
@@ -108,6 +116,7 @@ class _Copy:
         return any(value in (read_facts(node).site.choices or ()) for node in nodes_at(self.check, path))
 
 
+_CONTAINERS: Final = (dict, list)
 _NOUNS: Final = {"string": "text", "array": "list", "object": "object"}
 
 

@@ -19,15 +19,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.lists import PINNING_FORMATS
 from proxy.core.rules.proposals import Site
-from proxy.core.rules.rules import (
-    ANY_TYPE,
-    LISTED,
-    TEXT_RULES,
-    Read,
-    Rule,
-    list_unknown_switches,
-    select_value_rules,
-)
+from proxy.core.rules.rules import ANY_TYPE, LISTED, TEXT_RULES, Read, Rule, list_unknown_switches, select_value_rules
 from proxy.core.rules.vocabulary import WRAPPER_KEYS
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node, Schemas

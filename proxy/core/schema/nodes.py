@@ -214,10 +214,7 @@ class Schemas:
                 if known not in self.reached:
                     self._index(known)
         if (resource := self._resources.get(base)) is None:
-            raise SchemaError(
-                f"$ref {reference!r} leads to a document that is not there",
-                (*place.path, "$ref"),
-            )
+            raise SchemaError(f"$ref {reference!r} leads to a document that is not there", (*place.path, "$ref"))
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
             if (base, fragment) not in self._anchors:
