@@ -11,12 +11,13 @@ from proxy.config.context import Context
 from proxy.config.files.secrets import restore_written, reveal
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import LeftOutEntry, ListedRoute, PluginSettings, Policy, RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.policies import check_auth, make_repair_policy, merge_layers, read_policy
+from proxy.config.policies import check_auth, make_repair_policy, merge_layers
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
 from proxy.core.json.jsontext import parse_pointer
+from proxy.core.model.value_class import share
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
 from proxy.plugin import AddsRequests
@@ -103,7 +104,7 @@ class Routes:
         )
         if len(self._context.mistakes) > before or is_reported:
             return None
-        policy = listed.template if listed else read_policy(self._catalogue.merge_policy(name, route.entry, route.at))
+        policy = listed.template if listed else self._catalogue.read_policy(name, route.entry, route.at)[1]
         sends = route.upstream != NO_UPSTREAM
         channels, query = self._read_channels(route, name, tools if listed is None else listed.tools)
         request = self._find_request(route, tools.get(name))
@@ -130,8 +131,10 @@ class Routes:
     def _check_keys(self, route: WrittenRoute) -> None:
         check_route(self._context, route)
         self._check_upstream(route)
-        listed = frozenset(route.entry.get("caps", {}).get("overrides", {})) if route.is_listed else frozenset()
-        check_policy(self._context, route.at, route.entry, self._catalogue.known_to_caps | listed)
+        known = self._catalogue.known_to_caps
+        if route.is_listed:
+            known |= frozenset(route.entry.get("caps", {}).get("overrides", {}))
+        check_policy(self._context, route.at, route.entry, known)
         read_headers(self._context, (*route.at, "headers"), route.entry.get("headers", {}))
         check_auth(self._context, (*route.at, "auth"), route.entry.get("auth"))
 
@@ -303,7 +306,7 @@ def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig
         allowed = [make_repair_policy(policy).rules]
     # The text is repaired before the tool is known, so only rules that every tool of the route allows apply.
     rules = TEXT_RULES | {_EMPTY} if is_operation else TEXT_RULES
-    made: dict[str, Any] = {"text_repairs": rules.intersection(*allowed)} if allowed else {}
+    made: dict[str, Any] = {"text_repairs": share(rules.intersection(*allowed))} if allowed else {}
     if "dispatch" in route.entry:
         value = route.entry["dispatch"]
         pointers = [key for key in ("tool", "arguments", "call_id") if key in value]

@@ -29,7 +29,7 @@ from proxy.core.lint.findings import Finding
 from proxy.core.lint.keywords import lint, list_entry_findings
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
+from proxy.core.rules.facts import list_mistaken_switches
 from proxy.core.schema.definitions import find_definition, find_definitions, is_parameter_list, list_entries
 from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
@@ -100,6 +100,8 @@ class SchemaLoader:
         self._folder = context.folder
         self._mistakes = context.mistakes
         self._made: dict[tuple[str, Formats], ToolSchema] = {}
+        self._loaded: dict[tuple[str | Pointer, Formats, frozenset[str]], ToolSchema] = {}
+        self._imported: dict[tuple[str, str, frozenset[str]], FoundSchema] = {}
         self._registered: dict[str, ConfigSource] = {}
         for uri, name in context.mapping("documents").items():
             try:
@@ -114,12 +116,17 @@ class SchemaLoader:
         self, written: JsonValue, place: SchemaPlace, *, formats: Formats, provided: frozenset[str] = frozenset()
     ) -> ToolSchema | None:
         """The compiled schema written at a place of the config. `provided`: headers that the route sets itself, which
-        are not arguments of an OpenAPI operation."""
+        are not arguments of an OpenAPI operation. A valid schema is read once, even if many routes use it."""
+        at = reveal(written) if isinstance(written, str) else place.path
+        key = (at, formats, provided if is_operation(written) else frozenset[str]())
+        if (known := self._loaded.get(key)) is not None:
+            return known
         try:
-            return self._compile(self._read(written, place, provided), formats)
+            made = self._loaded[key] = self._compile(self._read(written, place, provided), formats)
         except ConfigError as error:
             self._mistakes.extend(error.mistakes)
             return None
+        return made
 
     def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
         """How the arguments of an OpenAPI operation become an HTTP request; None for every other schema. Its path
@@ -189,14 +196,18 @@ class SchemaLoader:
             raise ConfigError([place.mistake(f"cannot read {name}: {error}")]) from None
 
     def _import_operation(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> FoundSchema:
-        name = reveal(written["openapi"])
+        name, operation = reveal(written["openapi"]), reveal(written["operation"])
+        key = (name, operation, provided)
+        if (known := self._imported.get(key)) is not None:
+            return known
         plugin = find_plugin(AddsRequests)
         if plugin is None:
             raise ConfigError([place.mistake("no plugin that reads OpenAPI descriptions is installed")])
         source = self._read_source(self._folder / name, name, place)
-        found = plugin.read_operation(source.value, reveal(written["operation"]), provided)
+        found = plugin.read_operation(source.value, operation, provided)
         if isinstance(found, SourceProblem):
             raise ConfigError([place.mistake(f"{name}: {found.message}", found.hint)])
+        self._imported[key] = found
         return found
 
     # --- compiling ----------------------------------------------------------------------------------------------------
@@ -299,15 +310,13 @@ def is_operation(written: JsonValue) -> bool:
 def _check_switches(check: Check, read: ReadSchema) -> Iterator[Mistake]:
     """Finds unknown rules in `x-repair`, and unknown values of `x-null`."""
     own = None if is_operation_place(read.place) else read.uri
-    for node, names in list_mistaken_switches(check.schemas):
-        inside = (*node.path, "x-repair") if node.place.document == own else ()
+    for node, keyword, names in list_mistaken_switches(check.schemas):
+        inside = (*node.path, keyword) if node.place.document == own else ()
         for name in names:
-            otherwise = f"x-repair names no repair rule: '{name}'"
-            message, hint = explain_rule(name, otherwise, LISTED_RULES)
+            message, hint = f"x-null is neither drop nor refuse: '{name}'", "say `drop` or `refuse`"
+            if keyword == "x-repair":
+                message, hint = explain_rule(name, f"x-repair names no repair rule: '{name}'", LISTED_RULES)
             yield read.place.mistake(message, hint, inside)
-    for node, written in list_mistaken_null_switches(check.schemas):
-        inside = (*node.path, "x-null") if node.place.document == own else ()
-        yield read.place.mistake(f"x-null is neither drop nor refuse: '{written}'", "say `drop` or `refuse`", inside)
 
 
 def _check_entries(written: JsonValue, place: SchemaPlace) -> None:

@@ -10,7 +10,7 @@ from proxy.config.files.secrets import reveal
 from proxy.config.keys.repair_keys import read_formats
 from proxy.config.keys.route_keys import CONTAINER
 from proxy.config.mistakes import suggest_word
-from proxy.config.model import ToolConfig, ToolSchema
+from proxy.config.model import Policy, ToolConfig, ToolSchema
 from proxy.config.policies import Written, list_tool_keys, merge_layers, name_scope, read_policy
 from proxy.config.schemas import SchemaLoader, SchemaPlace
 from proxy.config.sections.units import read_switch
@@ -34,6 +34,7 @@ class ToolReader:
     def __init__(self, context: Context, schemas: SchemaLoader, defaults: Written) -> None:
         self.context, self.schemas, self.defaults = context, schemas, defaults
         self.used: set[str] = set()
+        self._policies: dict[str, tuple[dict[str, JsonValue], Policy]] = {}
         self.names = context.names("tools")
         fixed = [entry.get("tool") for entry in list_mappings(context.structure.value.get("routes"))]
         self.known_to_caps = frozenset([reveal(name) for name in fixed if isinstance(name, str)]) | {*self.names}
@@ -67,7 +68,7 @@ class ToolReader:
         """A tool as a route serves it; None, with the mistake reported, where it cannot be served."""
         self.used.add(name)
         entry = self.entry(name)
-        written = self.merge_policy(name, route, route_path)
+        written, policy = self.read_policy(name, route, route_path)
         path = route_path if "schema" in route else ("tools", name)
         made = route.get("schema", entry.get("schema"))
         holder = route_path if "container" in route else ("tools", name)
@@ -90,7 +91,7 @@ class ToolReader:
                 where = self.context.where(route_path)
                 self.context.notes.append(f"{where}: its `{key}` overrides that of tool {name!r}")
         return ToolConfig(
-            name, described or (schema.description if schema else ""), schema, container, read_policy(written), written,
+            name, described or (schema.description if schema else ""), schema, container, policy, written,
             answer, self.request(name, made, path, provided),
         )  # fmt: skip
 
@@ -101,11 +102,16 @@ class ToolReader:
         for alias, message, hint in list_alias_mistakes(aliases, declared):
             self.context.mistake((*path, "aliases", alias), message, hint, key=True)
 
-    def merge_policy(self, name: str, route: Written, route_path: Pointer) -> dict[str, JsonValue]:
-        """Returns the policy of a tool on a route, or only of the route if no tool has the name."""
+    def read_policy(self, name: str, route: Written, route_path: Pointer) -> tuple[dict[str, JsonValue], Policy]:
+        """The policy of a tool on a route, or of the route alone if no tool has the name: as it is written, and what it
+        says. Policies that are written alike are one."""
         named = str(reveal(route.get("name", route.get("path", route_path[-1]))))
         tool = name_scope(self.entry(name), f"tool {name}")
-        return merge_layers(self.defaults, tool, name_scope(route, f"route {named}"))
+        written = merge_layers(self.defaults, tool, name_scope(route, f"route {named}"))
+        key = repr(written)  # of a secret the reference
+        if key not in self._policies:
+            self._policies[key] = written, read_policy(written)
+        return self._policies[key]
 
     def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestForm | None:
         """Returns how the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""

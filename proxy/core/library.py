@@ -50,7 +50,7 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
-from proxy.core.rules.facts import list_mistaken_null_switches, list_mistaken_switches
+from proxy.core.rules.facts import list_mistaken_switches
 from proxy.core.rules.rules import LEVELS, RULES, TEXT_RULES
 from proxy.core.schema.definitions import find_definition
 from proxy.core.schema.dialects import normalise
@@ -280,10 +280,9 @@ def _compile(written: JsonValue, formats: Formats, *, is_trusted: bool) -> Check
 
 def _list_faults(check: Check) -> Iterable[tuple[Pointer, str]]:
     """Yields keywords without effect and their likely meaning, as `check` of the command line reports them."""
-    for node, names in list_mistaken_switches(check.schemas):
-        yield (*node.path, "x-repair"), f"x-repair names no repair rule: {names[0]!r}"
-    for node, text in list_mistaken_null_switches(check.schemas):
-        yield (*node.path, "x-null"), f"x-null is neither drop nor refuse: {text!r}"
+    for node, keyword, names in list_mistaken_switches(check.schemas):
+        wrong = "names no repair rule" if keyword == "x-repair" else "is neither drop nor refuse"
+        yield (*node.path, keyword), f"{keyword} {wrong}: {names[0]!r}"
     for finding in lint(check.schemas):
         if finding.is_grave:
             yield finding.path, f"{finding.message}; {finding.hint}" if finding.hint else finding.message
@@ -301,16 +300,8 @@ def _write_arguments(arguments: Arguments) -> bytes:
 
 
 def _show_errors(violations: tuple[Violation, ...], limits: FeedbackLimits) -> tuple[CallError, ...]:
-    shown, _ = show_violations(violations, limits)
     return tuple(
-        CallError(
-            each.violation.code.name,
-            each.path,
-            each.message,
-            each.violation.severity.value,
-            each.expected,
-            each.hint,
-            each.actual,
-        )
-        for each in shown
+        CallError(one.code.name, each.path, each.message, one.severity.value, each.expected, each.hint, each.actual)
+        for each in show_violations(violations, limits)[0]
+        for one in (each.violation,)
     )

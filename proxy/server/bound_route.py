@@ -20,6 +20,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ListRules, Mode, ToolPolicy, UnknownTool
 from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.fields import NO_NAMES, fold_header
+from proxy.core.model.value_class import share
 from proxy.core.model.values import (
     CheckedCall,
     Failure,
@@ -84,7 +85,8 @@ class RouteBinding:
         lists = NothingLearned() if plugin is None else plugin.make_lists()
         judges = route.kind != "passthrough"
         adapter = find_adapter(route.adapter)
-        return cls(route, adapter, dropped, alone, adapter.name == PlainAdapter.name, target, judges, route.form, lists)
+        is_plain = adapter.name == PlainAdapter.name
+        return cls(route, adapter, share(dropped), alone, is_plain, target, judges, route.form, lists)
 
     def make_outgoing(
         self,

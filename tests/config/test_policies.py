@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from proxy.adapters.base import DEFAULT_LADDER, ConversationSource
+from proxy.config.files.secrets import reveal
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import Caps, Policy
@@ -148,6 +149,21 @@ routes:
     ]
     assert [9, 9] == [policy.cap.limit for policy in served["/{tool}"].tools.values()]
     assert ["hpd", "auto", "hpd"] == [route.envelope for route in served.values()]
+
+
+def test_routes_that_are_written_alike_share_a_policy(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "version: 1\ntools: {a: {schema: {type: object}, attempts: {max: 2}}, b: {schema: {type: array}}}\n"
+        "routes:\n"
+        "  - {path: /1, upstream: none, tool: a}\n"
+        "  - {path: /2, upstream: none, tool: b, attempts: {max: 2}}\n"
+        "  - {path: /3, upstream: none, tool: b, headers: {set: {x-key: '${ONE}'}}}\n"
+        "  - {path: /4, upstream: none, tool: b, headers: {set: {x-key: '${TWO}'}}}\n"
+    )
+    one, two, three, four = load(tmp_path / "c.yaml", {"ONE": "1", "TWO": "2"}).config.routes
+    assert one.policy is two.policy
+    assert one.policy is one.tools["a"].policy
+    assert ["1", "2"] == [reveal(route.policy.headers.set[0][1]) for route in (three, four)]
 
 
 def test_text_is_repaired_only_as_far_as_every_tool_allows(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from proxy.config import schemas
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.config.model import ToolConfig
+from proxy.core.model.values import JsonValue
+from proxy.core.schema.dialects import normalise
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -251,6 +254,26 @@ def test_the_schema_id_depends_on_the_schema_and_all_it_refers_to(tmp_path: Path
     write(tmp_path, {"n.json": {"type": "number"}})
     assert first != schema_id({"properties": {"n": {"$ref": "n.json"}}, "required": ["n"]})
     assert 12 == len(first)
+
+
+def test_reads_a_schema_once_for_all_tools_and_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[object] = []
+
+    def note(schema: JsonValue, *, names_draft: bool = False) -> tuple[JsonValue, tuple[str, ...]]:
+        written.append(schema)
+        return normalise(schema, names_draft=names_draft)
+
+    monkeypatch.setattr(schemas, "normalise", note)
+    entry = {"path": "/a", "upstream": "none", "tool": "a"}
+    config = {
+        "version": 1,
+        "tools": {"a": {"schema": "n.json"}, "b": {"schema": "n.json"}, "c": {"schema": {"type": "object"}}},
+        "routes": [{**entry, "path": f"/{tool}{number}", "tool": tool} for tool in "abc" for number in range(3)],
+    }
+    write(tmp_path, {"c.yaml": config, "n.json": OBJECT})
+    found = [tool.schema for route in load(tmp_path / "c.yaml", {}).config.routes for tool in route.tools.values()]
+    assert [OBJECT, {"type": "object"}] == written
+    assert 2 == len({id(schema) for schema in found})
 
 
 def test_formats_can_be_switched_off(tmp_path: Path) -> None:

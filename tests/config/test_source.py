@@ -8,6 +8,7 @@ import pytest
 
 from proxy.config.files.source import Files, JsonPlaces
 from proxy.config.mistakes import ConfigError, Mistake, join_words, suggest_word
+from proxy.core.model.values import Pointer
 
 TEXT = b'{"a": [1, {"b": true,\n  "c": "x,y{\\""}], "d": {}, "e": []}'
 
@@ -25,6 +26,15 @@ def test_keys_in_json_are_found_again() -> None:
     places = JsonPlaces(TEXT)
     expected = {("a",): (1, 2), ("a", 0): (1, 8), ("a", 1, "b"): (1, 12), ("a", 1, "c"): (2, 3), ("d",): (2, 20)}
     assert expected == {path: places.at(path, key=True) for path in expected}
+
+
+def test_places_in_yaml_are_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("x: 1\ny:\n  - {z: 2}\n")
+    places = Files().source(path, "a.yaml").places
+    expected: dict[Pointer, tuple[int, int]] = {("x",): (1, 4), ("y", 0, "z"): (3, 9), ("y", 1): (3, 3)}
+    assert expected == {path: places.at(path) for path in expected}
+    assert (3, 6) == places.at(("y", 0, "z"), key=True)
 
 
 def test_a_file_is_read_once_and_remembered(tmp_path: Path) -> None:

@@ -682,7 +682,7 @@ def test_the_rule_of_names_is_applied_by_the_dispatcher() -> None:
 
 def test_finds_mistaken_switches_at_any_place_in_a_schema() -> None:
     schema = obj(a={"x-repair": "offf"}, b=arr({"x-repair": ["enum_case", "enumcase"]}), c={"x-repair": ["key_case"]})
-    found = [(node.path, names) for node, names in list_mistaken_switches(compile_check(schema).schemas)]
+    found = [(node.path, names) for node, _, names in list_mistaken_switches(compile_check(schema).schemas)]
     assert [(("properties", "a"), ("offf",)), (("properties", "b", "items"), ("enumcase",))] == sorted(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.config.files.secrets import Secret
+from proxy.config.files.secrets import Secret, keep_same
 from proxy.config.keys.section_keys import CONFIG
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.model.values import JsonValue, Pointer
@@ -57,14 +57,18 @@ def may_hold_secret(path: Pointer) -> bool:
     )
 
 
-def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:
-    """Returns the config as written, for dumps: `${...}` unresolved, header values that the file holds masked."""
+def redact_config(value: JsonValue, path: Pointer = (), *, in_schema: bool = False) -> JsonValue:
+    """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked. `in_schema`:
+    a place around it lies in a schema, whose keys are names of properties."""
+    in_schema = in_schema or path == ("documents",) or (len(path) > 2 and is_schema_place(path))
     if isinstance(value, Secret):
         value = value.written
     if isinstance(value, dict):
-        return {key: redact_config(item, (*path, key)) for key, item in value.items()}
+        made = {key: redact_config(item, (*path, key), in_schema=in_schema) for key, item in value.items()}
+        return keep_same(value, made)
     if isinstance(value, list):
-        return [redact_config(item, (*path, index)) for index, item in enumerate(value)]
+        listed = [redact_config(item, (*path, at), in_schema=in_schema) for at, item in enumerate(value)]
+        return keep_same(value, listed)
     if path == ("state", "url") and isinstance(value, str):
         return mask_url(value)
     if isinstance(value, str) and path[-1:] == ("webhook",):
@@ -78,8 +82,7 @@ def redact_config(value: JsonValue, path: Pointer = ()) -> JsonValue:
     if isinstance(value, str) and path[:1] == ("upstreams",) and path[2:] == ("url",):
         value = _mask_query(value)
     if isinstance(value, str) and path[-1:] != ("url",):
-        in_schema = path[:1] == ("documents",) or any(is_schema_place(path[:end]) for end in range(3, len(path) + 1))
-        named = bool(path) and not in_schema and _names_secret(path[-1])  # keys in a schema are names of properties
+        named = bool(path) and not in_schema and _names_secret(path[-1])
         return _mask_around_references(value) if named or may_hold_secret(path) else value
     if isinstance(value, int | float) and not isinstance(value, bool) and may_hold_secret(path):
         return "***"

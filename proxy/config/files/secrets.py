@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from operator import is_
 from pathlib import Path
 from typing import Final
 
@@ -54,21 +55,27 @@ def reveal(text: str) -> str:
 
 
 def reveal_all(value: JsonValue) -> JsonValue:
-    """A copy with each `Secret` replaced by its real text, for consumers that need plain strings."""
+    """The value with each `Secret` replaced by its real text, for consumers that need plain strings."""
     return _replace_secrets(value, Secret.reveal)
 
 
 def restore_written(value: JsonValue) -> JsonValue:
-    """A copy with each `Secret` replaced by the text of the config file, for dumps."""
+    """The value with each `Secret` replaced by the text of the config file, for dumps."""
     return _replace_secrets(value, lambda secret: secret.written)
 
 
 def _replace_secrets(value: JsonValue, choose: Callable[[Secret], str]) -> JsonValue:
     if isinstance(value, dict):
-        return {key: _replace_secrets(item, choose) for key, item in value.items()}
+        return keep_same(value, {key: _replace_secrets(item, choose) for key, item in value.items()})
     if isinstance(value, list):
-        return [_replace_secrets(item, choose) for item in value]
+        return keep_same(value, [_replace_secrets(item, choose) for item in value])
     return choose(value) if isinstance(value, Secret) else value
+
+
+def keep_same(before: JsonValue, after: JsonValue) -> JsonValue:
+    """The container itself if its copy has the same members: large parts of a config stay as they were read."""
+    old, new = (before.values(), after.values()) if isinstance(before, dict) else (before, after)
+    return before if all(map(is_, old, new)) else after
 
 
 def reveal_again(text: str, folder: Path, environ: Mapping[str, str], read: Callable[[Path], bytes]) -> str:
@@ -105,13 +112,14 @@ class Substitution:
     may_hold_secret: Callable[[Pointer], bool] = lambda _: True
 
     def apply(self, value: JsonValue, problems: list[Unresolved], path: Pointer = ()) -> JsonValue:
-        """A copy of the value with every reference resolved; those that cannot be go to `problems`."""
+        """The value with every reference resolved, its parts without one the same; those that cannot be resolved go to
+        `problems`."""
         if self.literal(path):
             return value
         if isinstance(value, dict):
-            return {key: self.apply(item, problems, (*path, key)) for key, item in value.items()}
+            return keep_same(value, {key: self.apply(item, problems, (*path, key)) for key, item in value.items()})
         if isinstance(value, list):
-            return [self.apply(item, problems, (*path, index)) for index, item in enumerate(value)]
+            return keep_same(value, [self.apply(item, problems, (*path, at)) for at, item in enumerate(value)])
         if not isinstance(value, str) or "$" not in value:
             return value
         text = _REFERENCE.sub(lambda found: self._resolve(found, path, problems), value)

@@ -1,13 +1,14 @@
 """Reads source files, each once, keeps their bytes (for reload), and finds the place of each value.
 
-The YAML parser (`yaml12.py`) gives places. The core's strict JSON reader does not, so places in JSON files are found by
-reading the text again when a mistake is shown.
+Places are found by reading the text again when a mistake is shown: kept for each value, they would be most of what a
+large config takes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -49,13 +50,28 @@ class JsonPlaces:
         return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
+class YamlPlaces:
+    """The places in a YAML text, found by reading it again once. The text must be valid YAML."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    @cached_property
+    def _root(self) -> YamlNode:
+        return read_yaml(self._text)
+
+    def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
+        """Line and column as `YamlNode.at` gives them."""
+        return self._root.at(path, key=key)
+
+
 @value_class
 class ConfigSource:
     """One document: the file's name as shown, its value and the places in the file, in which the value is at `base`."""
 
     file: str
     value: JsonValue = field(repr=False)
-    places: YamlNode | JsonPlaces = field(repr=False)
+    places: YamlPlaces | JsonPlaces = field(repr=False)
     base: Pointer = ()
 
     def at(self, path: Pointer) -> ConfigSource:
@@ -131,10 +147,10 @@ class Files:
 def _parse(text: bytes, path: Path, shown: str) -> ConfigSource:
     if path.suffix != ".json":
         try:
-            node = read_yaml(text)
+            value = read_yaml(text).value
         except YamlError as problem:
             raise ConfigError([Mistake(shown, problem.line, problem.column, "", problem.message)]) from None
-        return ConfigSource(shown, node.value, node)
+        return ConfigSource(shown, value, YamlPlaces(text))
     value = parse(text, TextLimits(depth=MAX_DEPTH, nodes=MAX_NODES))
     if isinstance(value, JsonProblem):
         raise ConfigError([Mistake(shown, value.line, value.column, "", f"not JSON: {value.reason}")])

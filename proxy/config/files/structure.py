@@ -105,7 +105,7 @@ class Structure:
                 value = value[step]
             except (KeyError, IndexError, TypeError):
                 return None
-        return self._without_bad(value, path)
+        return self._without_bad(value, path) if self.bad else value
 
     def has_mistake(self, path: Pointer, *keys: str) -> bool:
         """Returns whether anything at or below a path, or at one of these keys there, is invalid and reported."""

@@ -11,7 +11,7 @@ PyYAML parses the text into events with their places; this file builds the tree.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
@@ -46,8 +46,8 @@ class YamlNode:
     value: JsonValue
     line: int
     column: int
-    children: dict[str | int, YamlNode] = field(default_factory=dict, repr=False)
-    keys: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    children: Mapping[str | int, YamlNode] = field(repr=False)
+    keys: Mapping[str, tuple[int, int]] = field(repr=False)
     size: int = 1
 
     def at(self, path: Pointer, *, key: bool = False) -> tuple[int, int]:
@@ -126,12 +126,16 @@ def _explain_syntax(error: yaml.MarkedYAMLError, content: str, line: int, column
     return YamlError(f"not YAML: {remedy}", line, column)
 
 
+_NOTHING: Final[Mapping[Any, Any]] = {}
+
+
 class _Builder:
     """Builds the tree from the parser's events (YAML 1.2 section 3.1: composing and constructing in one step)."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self.events = events
         self.anchors: dict[str, YamlNode | None] = {}
+        self.texts: dict[str, str] = {}  # each text once: a config has few words, and thousands of routes repeat them
 
     def document(self) -> YamlNode:
         next(self.events)  # stream start
@@ -162,7 +166,8 @@ class _Builder:
             is_plain = event.implicit[0]  # a quoted or block scalar is always text
             if is_plain and _NO_JSON.fullmatch(event.value):
                 raise _make_problem(event, f"{event.value} is not a JSON value")
-            node = YamlNode(read_scalar(event.value) if is_plain else event.value, *_find_place(event))
+            text = self.texts.setdefault(event.value, event.value)
+            node = YamlNode(read_scalar(text) if is_plain else text, *_find_place(event), _NOTHING, _NOTHING)
         elif isinstance(event, yaml.SequenceStartEvent):
             node = self.sequence(event, depth)
         else:
@@ -177,7 +182,7 @@ class _Builder:
         children: dict[str | int, YamlNode] = {}
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             children[len(children)] = self.node(event, depth + 1)
-        return _make_container(start, [child.value for child in children.values()], children, {})
+        return _make_container(start, [child.value for child in children.values()], children, _NOTHING)
 
     def mapping(self, start: Any, depth: int) -> YamlNode:
         children: dict[str | int, YamlNode] = {}
@@ -185,7 +190,7 @@ class _Builder:
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
                 raise _make_problem(event, "a key is plain text")
-            key = str(event.value)
+            key = self.texts.setdefault(event.value, event.value)
             if key == "<<" and event.implicit[0]:
                 remedy = "write the keys out, or put them under `defaults`"
                 raise _make_problem(event, f"merge keys (<<) are YAML 1.1: {remedy}")
@@ -197,7 +202,7 @@ class _Builder:
 
 
 def _make_container(
-    start: Any, value: JsonValue, children: dict[str | int, YamlNode], keys: dict[str, tuple[int, int]]
+    start: Any, value: JsonValue, children: Mapping[str | int, YamlNode], keys: Mapping[str, tuple[int, int]]
 ) -> YamlNode:
     return YamlNode(value, *_find_place(start), children, keys, 1 + sum(child.size for child in children.values()))
 

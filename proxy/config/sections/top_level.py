@@ -81,19 +81,14 @@ def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
             context.mistake((*path, "command"), message, "keep one", key=True)
         elif "url" in entry:
             found[name] = _read_upstream(context, files, name, entry)
-        elif (plugin := _find_kind(entry)) is not None:
+        elif plugin := next(
+            (each for each in find_plugins(SpeaksProtocol) if not entry.keys().isdisjoint(each.upstream_keys)), None
+        ):
             found[name] = plugin.read_upstream(context, name, entry)
         elif not context.structure.has_mistake(path, "url", "command"):
             hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
             context.mistake(path, "'url' is missing", hint, key=True)
     return found
-
-
-def _find_kind(entry: Mapping[str, JsonValue]) -> SpeaksProtocol | None:
-    """The plugin with a key of an upstream in place of its URL."""
-    return next(
-        (each for each in find_plugins(SpeaksProtocol) if not entry.keys().isdisjoint(each.upstream_keys)), None
-    )
 
 
 def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:

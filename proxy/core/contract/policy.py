@@ -15,7 +15,7 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import PinnedTools
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.json.jsontext import TextLimits
-from proxy.core.model.value_class import set_later
+from proxy.core.model.value_class import set_later, share
 from proxy.core.model.values import Container, JsonValue, value_class
 from proxy.core.model.values import FeedbackLimits as FeedbackLimits
 from proxy.core.rules.rules import ASSUMING, LEAVING_OUT, select_rules
@@ -100,7 +100,7 @@ class RepairPolicy:
 
     def without(self, rules: frozenset[str]) -> RepairPolicy:
         """The policy without these rules, but for those that were switched on by hand."""
-        kept = self.rules - (rules - self.by_hand)
+        kept = share(self.rules - (rules - self.by_hand))
         return self if kept == self.rules else replace(self, rules=kept)
 
 
@@ -310,9 +310,9 @@ class ToolPolicy(PolicyValues):
         if self.changes:
             policy = policy.without(ASSUMING)
         if null is NullOptional.REFUSE:
-            return replace(policy, rules=policy.rules - LEAVING_OUT)
+            return replace(policy, rules=share(policy.rules - LEAVING_OUT))
         if null is NullOptional.DROP:
-            return replace(policy, rules=policy.rules | LEAVING_OUT) if policy.rules else policy
+            return replace(policy, rules=share(policy.rules | LEAVING_OUT)) if policy.rules else policy
         if self.changes:
             return policy.without(LEAVING_OUT)
         if self.reads or (null is NullOptional.READING and begins_reading(self.tool)):

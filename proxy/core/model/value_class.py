@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
+from functools import lru_cache
 from inspect import get_annotations
 from operator import attrgetter
 from reprlib import recursive_repr
@@ -98,6 +99,12 @@ class Lazy(Generic[T]):
             held = self._read(value)
             self._slot.__set__(value, held)
         return held  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=256)
+def share(names: frozenset[str]) -> frozenset[str]:
+    """The first of equal sets: what thousands of routes hold alike is kept once."""
+    return names
 
 
 def _is_equal(self: Any, other: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import name_json_type
-from proxy.core.model.value_class import value_class
+from proxy.core.model.value_class import share, value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.lists import PINNING_FORMATS
@@ -42,6 +42,7 @@ _FIXED_LENGTH: Final = re.compile(
     r"\^(?:(?:\[(?:[^\]\\]|\\.)+\]|\\[dwsDWS]|[^\\^$.|?*+()\[\]{}])(?:\{[0-9]+\})?)+\$", re.DOTALL
 )
 _ANYTHING: Final = Facts(Site(ANY_TYPE, True, None), None)
+_SWITCHES: Final = frozenset({"x-repair", "x-null"})
 _NULL_SWITCHES: Final = ("drop", "refuse")
 # The most nested unions that are examined; the rules skip what is nested deeper, and only the judge sees it.
 _MAX_NEST: Final = 64
@@ -53,18 +54,14 @@ def read_facts(node: Node) -> Facts:
     return memo.get(id(node)) or _read_once(node, frozenset(), memo)
 
 
-def list_mistaken_switches(schemas: Schemas) -> Iterator[tuple[Node, tuple[str, ...]]]:
-    """Every schema whose `x-repair` names an unknown rule, with those names: such a switch does nothing."""
-    for node in schemas.nodes():
+def list_mistaken_switches(schemas: Schemas) -> Iterator[tuple[Node, str, tuple[str, ...]]]:
+    """Every schema whose `x-repair` names an unknown rule, or whose `x-null` is neither `drop` nor `refuse`, with the
+    keyword and those names: such a switch does nothing."""
+    for node in schemas.nodes() if not _SWITCHES.isdisjoint(schemas.mentioned) else ():
         if node.has("x-repair") and (names := list_unknown_switches(node.get("x-repair"))):
-            yield node, names
-
-
-def list_mistaken_null_switches(schemas: Schemas) -> Iterator[tuple[Node, str]]:
-    """Every schema whose `x-null` is neither `drop` nor `refuse`, with what it says."""
-    for node in schemas.nodes():
+            yield node, "x-repair", names
         if node.has("x-null") and node.get("x-null") not in _NULL_SWITCHES:
-            yield node, str(node.get("x-null"))
+            yield node, "x-null", (str(node.get("x-null")),)
 
 
 def list_applying(
@@ -115,7 +112,7 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
         choices,
         name,
         any(map(_states_json, parts)) or name in WRAPPER_KEYS,
-        formats=frozenset(text for part in parts if isinstance(text := part.get("format"), str)),
+        formats=share(frozenset(text for part in parts if isinstance(text := part.get("format"), str))),
         is_fixed_length=any(map(_fixes_length, parts)),
     )
     null = next((text for part in parts if (text := part.get("x-null")) in _NULL_SWITCHES), "")

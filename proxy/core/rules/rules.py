@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from proxy.core.json.jsontext import FRACTIONS, JSON_TYPES
-from proxy.core.model.value_class import value_class
+from proxy.core.model.value_class import share, value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.rules import lists, proposals
 from proxy.core.rules.proposals import Reading, Site
@@ -298,7 +298,7 @@ def select_rules(level: str, switches: Mapping[str, bool] | None = None, *, list
         if name not in RULES:
             raise KeyError(name)
         (on.add if wanted else on.discard)(name)
-    return frozenset(on)
+    return share(frozenset(on))
 
 
 def list_unknown_switches(written: JsonValue) -> tuple[str, ...]:

@@ -262,17 +262,20 @@ class Schemas:
         """The keywords of all reachable schemas."""
         return frozenset(keyword for node in self.nodes() if isinstance(node.raw, dict) for keyword in node.raw)
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> tuple[Node, ...]:
         """Every node that can be reached from the root, each once."""
-        seen: set[int] = set()
+        return self._reachable
+
+    @cached_property
+    def _reachable(self) -> tuple[Node, ...]:
+        found: dict[int, Node] = {}
         stack = [self.root]
         while stack:
             node = stack.pop()
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            yield node
-            stack.extend(node.children())
+            if id(node) not in found:
+                found[id(node)] = node
+                stack.extend(node.children())
+        return tuple(found.values())
 
 
 class Node:
