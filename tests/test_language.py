@@ -19,7 +19,7 @@ MOST: Final = {
     "proxy/adapters": 7,
     "proxy/call": 47,
     "proxy/cli": 1,
-    "proxy/config": 10,
+    "proxy/config": 11,
     "proxy/core": 3,
     "proxy/extensions/access": 35,
     "proxy/extensions/answer": 30,

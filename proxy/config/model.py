@@ -415,11 +415,12 @@ class HookEntry:
 class Config:
     """A complete config. `written` is the file's content with unresolved references, which a dump may show.
 
-    `metadata_routes` relay the OAuth metadata of MCP servers. `notes` are remarks for the operator that are no
-    mistakes. `drain` is how long the proxy continues to serve after the signal to stop, `finish` how long calls may
-    take after that, in seconds. With `stay_ready` the proxy is ready while draining. `reload`: how often the files are
-    checked for changes, in seconds; None: only on request. `memory`: the most memory for the bodies in transit
-    together, in bytes; None: by the system's free memory. `sections`: the values of the plugins' keys, by key.
+    `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
+    mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
+    that, in seconds; with `stay_ready` the proxy is ready meanwhile. `reload`: how often the files are checked for
+    changes, in seconds; None: only on request. `memory`: what the bodies under way may take together, in bytes; None:
+    by what the system leaves free. `prepare`: whether checks are compiled at the first call or ahead. `sections`: what
+    the keys of plugins say, by key.
     """
 
     routes: tuple[RouteEntry, ...]
@@ -438,6 +439,7 @@ class Config:
     reload: float | None = 2.0
     workers: int = 1
     memory: int | None = None
+    prepare: Literal["first_call", "all"] = "first_call"
     sections: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     written: JsonValue = field(default=None, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from proxy.adapters.base import CallShape
 from proxy.config.files.secrets import reveal
@@ -47,7 +47,8 @@ def build_routes(config: Config) -> RouteTable:
         if tool.container is not None and tool.container.require_expansion
         for function in tool.container.functions
     }
-    routes = [replace(_build_route(entry, config, containers), key=key) for key, entry in name_routes(config)]
+    routes = [_build_route(entry, key, config, containers) for key, entry in name_routes(config)]
+    _rest_checks(config)
     left_out = [
         Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
         for each in config.left_out
@@ -64,42 +65,46 @@ def name_routes(config: Config) -> Iterator[tuple[str, RouteEntry]]:
         yield key, entry
 
 
-def _build_route(entry: RouteEntry, config: Config, containers: Mapping[str, Container]) -> Route:
+# The fields of a route that its entry, and its policy, say as they are.
+_OF_ENTRY: Final = (
+    "name", "path", "kind", "adapter", "upstream", "upstream_path", "lookalikes", "rewrites_resource",
+    "describes_server", "is_from_root", "relayed_by",
+)  # fmt: skip
+_OF_POLICY: Final = ("envelope", "error_status", "detail", "mode", "max_body", "auth", "cors")
+
+
+def _rest_checks(config: Config) -> None:
+    """Drops the graphs of schemas, except for those whose nodes an operation holds."""
+    tools = [tool for entry in config.routes for tool in (entry.listed or entry).tools.values()]
+    held = {id(tool.schema.check) for tool in tools if tool.request is not None and tool.schema is not None}
+    for schema in [schema for tool in tools for schema in (tool.schema, tool.answer) if schema is not None]:
+        if id(schema.check) not in held:
+            schema.check.rest()
+
+
+def _build_route(entry: RouteEntry, key: str, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream, policy, operations = config.upstreams.get(entry.upstream), entry.policy, _bind_operations(entry)
     headers, (timeout, tool_timeouts) = _join_headers(upstream, policy), _find_timeouts(entry, upstream)
+    same: dict[str, Any] = {name: getattr(entry, name) for name in _OF_ENTRY}
+    same |= {name: getattr(policy, name) for name in _OF_POLICY}
     return Route(
-        name=entry.name,
-        path=entry.path,
+        **same,
+        key=key,
         methods=frozenset(entry.methods),
-        kind=entry.kind,
-        adapter=entry.adapter,
         shape=_build_shape(entry, operations),
         operations=operations,
         tools={n: _build_policy(tool, operations.get(n), entry, containers.get(n)) for n, tool in entry.tools.items()},
-        upstream=entry.upstream,
-        upstream_path=entry.upstream_path,
-        envelope=policy.envelope,
-        error_status=policy.error_status,
-        detail=policy.detail,
-        mode=policy.mode,
         unknown=UnknownTool(_choose_attempts(policy, entry.kind), policy.feedback),
-        max_body=policy.max_body,
         timeout=timeout,
         tool_timeouts=tool_timeouts,
         headers_set=tuple((name, reveal(value)) for name, value in headers.set),
         headers_remove=headers.remove,
-        auth=policy.auth,
-        cors=policy.cors,
         asks_caller=_asks_caller(policy) or _withholds(entry, config),
         keeps_token=any(getattr(each, "keeps_token", False) for each in policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
         learn=_build_rules(entry, config, operations),
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
-        lookalikes=entry.lookalikes,
-        rewritten_by=entry.rewritten_by,
-        is_from_root=entry.is_from_root,
-        relayed_by=entry.relayed_by,
         brought=_build_brought(policy) if entry.relayed_by is not None else None,
         matrix=entry.channels.matrix if entry.channels else frozenset().union(*(o.matrix for o in operations.values())),
     )

@@ -22,7 +22,7 @@ from proxy.config.model import Config
 from proxy.core import decide
 from proxy.core.tool_errors import complaints
 from proxy.interfaces import GuardedUpstream, Services
-from proxy.routing import RouteTable
+from proxy.routing import Route
 from proxy.server.admin.page import Readers, make_console_data
 from proxy.server.handler import Handler, Snapshot
 from proxy.server.http.body import find_room
@@ -71,33 +71,29 @@ PAUSE: Final = 0.02
 
 
 class Warming:
-    """Writes the code of every check before a call needs it, so that the first call of a tool is as quick as the
-    second. The readers of tools' complaints are made ready last. `report_error` gets each defect: the work that failed,
-    and the exception.
-
-    Compiling a config writes no code (validation.py): a thousand routes would delay the start by seconds. It is written
-    here once the ports are open, check by check in a thread, with a pause after each, so that calls hardly notice. A
-    call that comes first does not wait for its turn: its check is written at once, in a thread too (`call/judging.py`).
-    """
+    """Compiles what reads the complaints of tools, once the ports are open. With `prepare: all` it also writes the code
+    of each check, in a thread with a pause after each; else the first call does (`call/judging.py`). `report_error`
+    gets each defect: what was going on, and the exception."""
 
     def __init__(self, report_error: Callable[[str, BaseException], None]) -> None:
         self._report_error = report_error
         self.task: asyncio.Task[None] | None = None
 
-    def begin(self, table: RouteTable) -> None:
-        """Starts to write the code of a table's checks, in place of the one before. Needs a running event loop."""
+    def begin(self, compiled: Compiled) -> None:
+        """Starts to make a config ready, in place of the one before. Needs a running event loop."""
         self.end()
-        self.task = asyncio.create_task(self._warm(table))
+        routes = compiled.table.routes if compiled.loaded.config.prepare == "all" else ()
+        self.task = asyncio.create_task(self._warm(routes))
 
     def end(self) -> None:
         """Stops writing checks."""
         if self.task is not None:
             self.task.cancel()
 
-    async def _warm(self, table: RouteTable) -> None:
+    async def _warm(self, routes: tuple[Route, ...]) -> None:
         try:
             # Each policy once: several routes may lead to one tool.
-            policies = {id(policy): policy for route in table.routes for policy in route.tools.values()}
+            policies = {id(policy): policy for route in routes for policy in route.tools.values()}
             for policy in policies.values():
                 await asyncio.to_thread(decide.prepare, policy)
                 await asyncio.sleep(PAUSE)
@@ -151,7 +147,7 @@ class Serving:
 
     def begin(self, *, watch: bool) -> None:
         """Begins what runs beside the calls, once the ports are open. `watch`: takes over changed files."""
-        self.warming.begin(self.reloader.served.table)
+        self.warming.begin(self.reloader.served)
         self._lag.begin()
         self._addresses.begin()
         if self.console is not None:
@@ -295,7 +291,7 @@ class Serving:
         last = self.handler.exchange(self._make_snapshot(compiled, upstreams))
         self.pools.retire(gone, last)
         self.unpinned.forget()
-        self.warming.begin(compiled.table)
+        self.warming.begin(compiled)
         tls, port_tls = compiled.loaded.config.listen.tls, self.ports[0].tls if self.ports else None
         if tls is not None and port_tls is not None:
             try:

@@ -45,6 +45,29 @@ def test_the_node_of_a_broken_keyword_is_the_one_that_holds_it() -> None:
     assert broken == BrokenKeyword("type", ("a",), check.root.properties["a"].reference or check.root)
 
 
+def test_a_check_that_rests_judges_and_reports_as_before() -> None:
+    schema = {
+        "properties": {"a": {"$ref": "other#/$defs/n"}, "b": {"type": "string", "pattern": "^x+$"}, "c": {"$ref": "#"}},
+        "required": ["a"],
+    }
+    documents = {"file:///other": {"$defs": {"n": {"type": "integer", "minimum": 3}}}}
+    resting, awake = (compile_check(schema, documents=documents, base="file:///this") for _ in range(2))
+    before = resting.root
+    resting.rest()
+    assert resting.root is not before
+    resting.rest()
+    for value in ({"a": 3, "b": "xx"}, {"a": 1, "b": "y", "c": {"a": "z"}}, {}):
+        assert (awake.accepts(value), told(awake, value)) == (resting.accepts(value), told(resting, value))
+
+
+def test_a_check_with_code_keeps_its_nodes() -> None:
+    check = compile_check(PERSON)
+    root = check.root
+    assert check.accepts({"name": "Ada"})
+    check.rest()
+    assert check.root is root
+
+
 def test_a_union_tells_what_each_branch_misses() -> None:
     check = compile_check({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 5}]})
     (broken,) = check.list_broken(3)

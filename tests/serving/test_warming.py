@@ -1,4 +1,4 @@
-"""The code of every check is written after the ports are open, before a call asks for it, and again after a reload."""
+"""The code of a check is written at the first call, or with `prepare: all` once the ports are open, for all checks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from proxy.config.load import load
 from proxy.config.model import Address
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
-from proxy.routing import RouteTable, build_routes
+from proxy.core.schema.nodes import Node
+from proxy.routing import RouteTable
 from proxy.server import start_serving
 from proxy.server.lifecycle import Warming
+from proxy.server.reload import Compiled
 from tests.steady import until
 
 CONFIG = """\
 version: 1
 admin: off
+prepare: all
 upstreams: {tools: {url: http://127.0.0.1:9101}}
 tools:
   weather: {schema: {type: object, properties: {lat: {type: number}}}}
@@ -34,10 +37,10 @@ routes:
 """
 
 
-def table_of(tmp_path: Path, text: str = CONFIG) -> RouteTable:
+def compile_text(tmp_path: Path, text: str = CONFIG) -> Compiled:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    return build_routes(load(str(path), {}).config)
+    return Compiled.of(load(str(path), {}))
 
 
 def check_of(table: RouteTable, route: str = "/one") -> Check:
@@ -53,19 +56,27 @@ def written(check: Check) -> bool:
 
 async def test_a_warm_up_writes_each_check_and_ends(tmp_path: Path) -> None:
     told: list[str] = []
-    table, warming = table_of(tmp_path), Warming(lambda doing, error: told.append(f"{doing}: {error}"))
-    assert not written(check_of(table))
-    warming.begin(table)
+    compiled, warming = compile_text(tmp_path), Warming(lambda doing, error: told.append(f"{doing}: {error}"))
+    assert not written(check_of(compiled.table))
+    warming.begin(compiled)
     assert warming.task is not None
     await warming.task
-    assert (True, []) == (written(check_of(table)), told)
+    assert (True, []) == (written(check_of(compiled.table)), told)
+
+
+async def test_a_check_waits_for_its_first_call_without_prepare(tmp_path: Path) -> None:
+    compiled, warming = compile_text(tmp_path, CONFIG.replace("prepare: all\n", "")), Warming(lambda *_: None)
+    warming.begin(compiled)
+    assert warming.task is not None
+    await warming.task
+    assert not written(check_of(compiled.table))
 
 
 async def test_the_last_one_begun_is_the_one_that_runs(tmp_path: Path) -> None:
-    table, warming = table_of(tmp_path), Warming(lambda *_: None)
-    warming.begin(table)
+    compiled, warming = compile_text(tmp_path), Warming(lambda *_: None)
+    warming.begin(compiled)
     first = warming.task
-    warming.begin(table)
+    warming.begin(compiled)
     assert first is not None
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -74,11 +85,11 @@ async def test_the_last_one_begun_is_the_one_that_runs(tmp_path: Path) -> None:
 
 async def test_a_defect_is_reported_and_stops_nothing_else(tmp_path: Path) -> None:
     told: list[str] = []
-    table = table_of(tmp_path)
+    compiled = compile_text(tmp_path)
     tools: dict[str, ToolPolicy] = {"broken": object()}  # type: ignore[dict-item]
-    object.__setattr__(table.routes[0], "tools", tools)
+    object.__setattr__(compiled.table.routes[0], "tools", tools)
     warming = Warming(lambda doing, error: told.append(f"{doing}: {type(error).__name__}"))
-    warming.begin(table)
+    warming.begin(compiled)
     assert warming.task is not None
     await warming.task
     assert ["warming up: AttributeError"] == told
@@ -86,10 +97,13 @@ async def test_a_defect_is_reported_and_stops_nothing_else(tmp_path: Path) -> No
 
 @pytest.mark.large
 async def test_a_thousand_routes_are_served_before_their_code_is_written(tmp_path: Path) -> None:
-    text = "version: 1\nadmin: off\nupstreams: {tools: {url: http://127.0.0.1:9101}}\nroutes:\n" + "".join(
-        f"  - {{path: /{number}, upstream: tools, tool: weather, "
-        f"schema: {{properties: {{lat: {{maximum: {number}}}}}}}}}\n"
-        for number in range(1000)
+    text = (
+        "version: 1\nadmin: off\nprepare: all\nupstreams: {tools: {url: http://127.0.0.1:9101}}\nroutes:\n"
+        + "".join(
+            f"  - {{path: /{number}, upstream: tools, tool: weather, "
+            f"schema: {{properties: {{lat: {{maximum: {number}}}}}}}}}\n"
+            for number in range(1000)
+        )
     )
     path = tmp_path / "config.yaml"
     path.write_text(text)
@@ -110,32 +124,28 @@ async def test_a_thousand_routes_are_served_before_their_code_is_written(tmp_pat
     assert task.cancelled() or task.cancelling()
 
 
-class _Noting:
-    """An engine that notes which threads ask it for code."""
+async def test_the_first_call_of_a_tool_has_its_code_written_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[threading.Thread] = set()
+    write = Check._write
 
-    def __init__(self, check: Check) -> None:
-        self._engine = check._engine
-        self.threads: set[threading.Thread] = set()
+    def note(check: Check, kind: str, node: Node) -> Any:
+        threads.add(threading.current_thread())
+        return write(check, kind, node)
 
-    def __getattr__(self, name: str) -> Any:
-        self.threads.add(threading.current_thread())
-        return getattr(self._engine, name)
-
-
-async def test_the_first_call_of_a_tool_has_its_code_written_in_a_thread(tmp_path: Path) -> None:
+    monkeypatch.setattr(Check, "_write", note)
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG)
     serving = await start_serving(load(str(path), {}), listen=Address("127.0.0.1", 0), log_to=io.StringIO(), environ={})
     try:
         serving.warming.end()
         check = check_of(serving.reloader.served.table)
-        noting = _Noting(check)
-        check._engine = noting  # type: ignore[assignment]
         assert not written(check)
         async with aiohttp.ClientSession() as client, client.post(f"{serving.url}/one", json={"lat": "x"}) as answer:
             assert 400 == answer.status
         assert written(check)
-        assert noting.threads
-        assert threading.main_thread() not in noting.threads
+        assert threads
+        assert threading.main_thread() not in threads
     finally:
         await serving.stop(grace=0)

@@ -295,6 +295,7 @@ SINGLE_KEYS: Final = mapping(
     ConfigKey(
         "workers", number(minimum=1, maximum=256), "Processes that share the port. More than one needs a shared state."
     ),
+    ConfigKey("prepare", choice("first_call", "all"), "Compiles a tool's check at its first call, or all ahead."),
     make=dict,
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from threading import RLock
-from typing import Final
+from typing import Any, Final
 
 from proxy.core.check import fast_metaschema
 from proxy.core.check.functions import write_function
@@ -38,29 +38,59 @@ class Check:
     writes the others. `prepared` are the arguments with which `prepare` was called."""
 
     __slots__ = (
-        "_engine", "_writing", "accepts", "formats", "judges", "linear", "list_broken", "prepared", "ready", "root",
-        "schemas",
+        "_engine", "_kept", "_schemas", "_writing", "accepts", "formats", "judges", "linear", "list_broken", "prepared",
+        "ready",
     )  # fmt: skip
 
     accepts: Callable[[JsonValue], bool]
     list_broken: Callable[[JsonValue], list[BrokenKeyword]]
 
-    def __init__(self, schemas: Schemas, engine: Program, *, formats: Formats, linear: bool) -> None:
-        self.schemas: Final = schemas
-        self.root: Final = schemas.root
+    def __init__(self, schemas: Schemas, *, formats: Formats, linear: bool) -> None:
+        self._schemas: Schemas | None = schemas
+        self._kept = schemas.documents, schemas.base, schemas.matchers
         self.formats: Final = formats
         self.linear: Final = linear
-        self._engine = engine
+        self._engine: Program | None = None
         # Only one thread writes code: what another call uses must not change in the meantime.
         self._writing = RLock()
         self.judges: dict[Node, Callable[[JsonValue], bool]] = {}
-        self.prepared: set[bool] = set()
+        self.prepared: frozenset[bool] = frozenset()
         self.ready = False  # whether the code that judges and reports is written
         self.accepts = self._first_accepts
         self.list_broken = self._first_list_broken
 
     def __repr__(self) -> str:
         return f"Check({self.root.uri})"
+
+    @property
+    def schemas(self) -> Schemas:
+        """The schema's graph, made again if it was dropped."""
+        if (known := self._schemas) is not None:
+            return known
+        with self._writing:
+            if self._schemas is None:
+                documents, base, matchers = self._kept
+                made = Schemas(documents[base], documents, base)
+                made.matchers = matchers
+                made.check_references()
+                self._schemas = made
+            return self._schemas
+
+    @property
+    def root(self) -> Node:
+        """The root of the schema's graph."""
+        return self.schemas.root
+
+    def rest(self) -> None:
+        """Drops the graph, which is nearly all memory of a schema without code. Nobody may hold a node of it."""
+        with self._writing:
+            if self._engine is None:
+                self._schemas = None
+
+    def _write(self, kind: str, node: Node) -> Callable[[JsonValue], Any]:
+        if self._engine is None:
+            self._engine = Program(Graph(self.schemas), write_function, formats=self.formats)
+        return self._engine.entry(kind, node)
 
     def accepts_at(self, node: Node, value: JsonValue) -> bool:
         """Returns whether a parsed value is valid against one node of the schema."""
@@ -70,7 +100,7 @@ class Check:
         """The judge of a node. Its backtracking searches share the budget of one call."""
         with self._writing:
             if node not in self.judges:
-                judge: Callable[[JsonValue], bool] = self._engine.entry("A", node)
+                judge: Callable[[JsonValue], bool] = self._write("A", node)
                 self.judges[node] = judge if self.linear else share_search_budget()(judge)
             return self.judges[node]
 
@@ -85,7 +115,7 @@ class Check:
     def _write_report(self) -> None:
         with self._writing:
             if not self.ready:
-                report: Callable[[JsonValue], list[BrokenKeyword]] = self._engine.entry("R", self.root)
+                report: Callable[[JsonValue], list[BrokenKeyword]] = self._write("R", self.root)
                 self.list_broken = report if self.linear else start_search_budget()(report)
                 self.ready = True
 
@@ -98,12 +128,12 @@ class Check:
                     self._judge_at(node)
                 self.accepts = self._judge_at(self.root)
                 self._write_report()
-                self.prepared.add(everywhere)
+                self.prepared |= {everywhere}
 
     def source(self) -> str:
         """The generated code, with comments that name the place in the schema of each part."""
         self.prepare(everywhere=False)
-        return self._engine.source()
+        return self._engine.source() if self._engine is not None else ""
 
 
 def compile_check(
@@ -130,10 +160,9 @@ def compile_check(
             if not is_checked and not target.place.document.startswith(META_SCHEMAS):
                 check_schema(target.raw, target.draft, target.path)
     linear = _check_patterns(schemas, is_trusted=is_trusted)
-    graph = Graph(schemas)
-    graph.check_cycles()
+    Graph(schemas).check_cycles()
     wanted = formats if isinstance(formats, Formats) else STRICT if formats else NONE
-    return Check(schemas, Program(graph, write_function, formats=wanted), formats=wanted, linear=linear)
+    return Check(schemas, formats=wanted, linear=linear)
 
 
 def check_schema(schema: JsonValue, draft: Draft, path: Pointer = ()) -> None:
