@@ -10,6 +10,7 @@ request.
 `reload.py` applies a changed config.
 """
 
+import proxy.server.http  # noqa: F401 - first: it says when aiohttp's client is loaded
 from proxy.server.lifecycle import Serving
 from proxy.server.setup.services import check_hooks
 from proxy.server.start import start_serving

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from aiohttp import HttpVersion11
+from aiohttp.http import HttpVersion11
 from aiohttp.streams import StreamReader
 
 from proxy.core.model.codes import INTERNAL_ERROR

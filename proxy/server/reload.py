@@ -36,18 +36,7 @@ IDLE: Final = 2.0
 
 # Sections that may change while serving. Every other one needs a restart: a port is open, a store is connected.
 _LIVE: Final = frozenset(
-    {
-        "routes",
-        "sections",
-        "upstreams",
-        "drain",
-        "finish",
-        "stay_ready",
-        "reload",
-        "prepare",
-        "notes",
-        "written",
-    }
+    {"routes", "sections", "upstreams", "drain", "finish", "stay_ready", "reload", "prepare", "notes", "written"}
 )
 # How the file calls a field, if it has another name there.
 _SECTIONS: Final = {"trusted": "forwarded"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 
@@ -664,3 +666,19 @@ def test_another_minor_version_of_aiohttp_is_refused_by_name() -> None:
     check_aiohttp()
     with pytest.raises(ImportError, match=r"aiohttp 3\.13\.5 is installed, .* pip install \"aiohttp~=3\.14\.0\""):
         check_aiohttp("3.13.5")
+
+
+def test_loads_the_client_of_aiohttp_at_its_first_use() -> None:
+    code = """if True:
+        import sys
+        import proxy.server
+        from aiohttp import web_exceptions
+        import aiohttp
+        assert aiohttp.__version__.startswith("3.")
+        assert "aiohttp.client" not in sys.modules
+        assert not hasattr(aiohttp, "nothing")
+        assert aiohttp.ClientSession is aiohttp.client.ClientSession
+        from aiohttp import TCPConnector, web
+        assert set(aiohttp.__all__) <= set(dir(aiohttp))
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import HttpVersion11
+from aiohttp.http import HttpVersion11
 from aiohttp.web_protocol import RequestPayloadError
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, is_known

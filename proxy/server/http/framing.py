@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aiohttp import HttpVersion11
+from aiohttp.http import HttpVersion11
 from aiohttp.web_response import StreamResponse
 
 from proxy.core.model.fields import Headers

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import HttpVersion, HttpVersion10, HttpVersion11
+from aiohttp.http import HttpVersion, HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import BadHttpMethod, InvalidHeader, InvalidURLError, LineTooLong
 from aiohttp.streams import StreamReader
 from aiohttp.web_request import BaseRequest

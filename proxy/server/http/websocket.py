@@ -15,7 +15,7 @@ import hashlib
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from aiohttp import HttpVersion11
+from aiohttp.http import HttpVersion11
 
 from proxy.call.context import record_fault, record_response
 from proxy.call_record import CallRecord
