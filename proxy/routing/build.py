@@ -67,8 +67,8 @@ def name_routes(config: Config) -> Iterator[tuple[str, RouteEntry]]:
 
 # The fields of a route that its entry, and its policy, say as they are.
 _OF_ENTRY: Final = (
-    "name", "path", "kind", "adapter", "upstream", "upstream_path", "lookalikes", "rewrites_resource",
-    "describes_server", "is_from_root", "relayed_by",
+    "name", "path", "kind", "adapter", "upstream", "upstream_path", "lookalikes", "rewritten_by", "is_from_root",
+    "relayed_by",
 )  # fmt: skip
 _OF_POLICY: Final = ("envelope", "error_status", "detail", "mode", "max_body", "auth", "cors")
 
