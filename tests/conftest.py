@@ -1,4 +1,4 @@
-"""What holds for all tests: property tests try the same examples every time, and a slow machine fails none of them."""
+"""Settings of all tests: property tests try the same examples every time, and a slow machine fails none of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LONGEST_LARGE: Final = 1200
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives long tests more time than the default of pyproject.toml."""
+    """Allows long tests more time than the default of pyproject.toml."""
     for item in items:
         is_long = any(item.get_closest_marker(name) for name in ("large", "locks"))
         if is_long and item.get_closest_marker("timeout") is None:
@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """What is collected stays until the end: looking through it again and again is a tenth of each worker's start."""
+    """Stops the garbage collector while pytest collects tests: looking through them again and again takes a tenth of
+    each worker's start."""
     gc.disable()
 
 

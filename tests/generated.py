@@ -1,4 +1,4 @@
-"""How many generated examples a property test tries: all of them on CI, a quarter at the desk.
+"""The number of generated examples that a property test tries: all of them on CI, a quarter at the desk.
 
 CI is where `CI=true` is set, as it is for tests that need a real Redis or a real client library.
 """

@@ -1,8 +1,8 @@
-"""Ports that a program must be told beforehand, because it cannot listen on port 0 and say which one it got.
+"""Ports for programs that need one beforehand, because they cannot listen on port 0 and name the one they got.
 
-A port that was merely found free can be taken by a test that runs beside, or by any outgoing connection. So each one
-is held: a socket bound with SO_REUSEADDR that does not listen keeps the kernel from giving the port to anyone who asks
-for port 0 or connects, while a server that sets SO_REUSEADDR, as servers do, may still listen there.
+A port that was merely found free can be taken by another test, or by any outgoing connection. So each one is held by a
+socket bound with SO_REUSEADDR that does not listen. It keeps the kernel from giving the port to anyone who requests
+port 0 or connects. A server that sets SO_REUSEADDR, as servers do, may still listen there.
 """
 
 from __future__ import annotations

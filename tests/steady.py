@@ -1,7 +1,7 @@
-"""An event loop whose clock stands still while its thread waits for a processor.
+"""An event loop whose clock stops while its thread waits for a processor.
 
 A test that says "after 50 ms" means 50 ms in which the test, the proxy and the tool behind it could run. On a busy
-machine the thread of all three may get no processor for seconds; by the wall clock, every timeout of the proxy would
+machine the thread of all three may get no processor for seconds. By the wall clock, every timeout of the proxy would
 then be over before the first byte was read. Linux counts that waiting, so it can be left out.
 """
 
@@ -80,7 +80,7 @@ def pass_time(seconds: float) -> None:
 
 async def until_still(reading: Callable[[], object]) -> None:
     """Waits until a reading has stayed the same for fifty turns of the loop. The sender, the proxy and the receiver of
-    a test share this loop, and each of them gets its part of a turn: counted in turns, a slow machine looks no stiller
+    a test share this loop, and each of them gets its part of a turn. Counted in turns, a slow machine looks no stiller
     than a fast one. Raises TimeoutError."""
     async with asyncio.timeout(300):
         before, same = reading(), 0
@@ -92,7 +92,7 @@ async def until_still(reading: Callable[[], object]) -> None:
 
 async def fill(writer: asyncio.StreamWriter, data: bytes) -> None:
     """Writes the data again and again, until it stays here: nobody reads on, and fifty turns of the loop move nothing.
-    Raises ConnectionError where the connection ends, AssertionError where somebody always reads on: more bytes went
+    Raises ConnectionError if the connection ends, and AssertionError if somebody always reads on. Then more bytes went
     than the buffers of the kernel, which grow with the pace of the readers, keep on the two connections of a proxy."""
     handed, most = 0, 2 * _kept_by_a_connection() + _KEPT_BY_PROGRAMS
     while True:
@@ -119,6 +119,6 @@ def _kept_by_a_connection() -> int:
 
 
 async def run_others() -> None:
-    """Gives everybody else on this loop fifty turns: what they would do without a further word is done then."""
+    """Waits for fifty turns of this loop: by then all others have done what they do without new input."""
     for _ in range(_STILL):
         await asyncio.sleep(0.002)

@@ -30,7 +30,7 @@ FLOORS: Final = {
     "core": 0,
     "interfaces": 1,
     "call_record": 1,
-    "driver": 0,  # asyncio alone
+    "driver": 0,  # only asyncio
     "adapters": 2,
     "upstream": 3,
     "hooks": 3,
@@ -44,12 +44,12 @@ FLOORS: Final = {
     "server": 5,
     "plugin": 1,  # the interface, which names types of every floor and imports none
     "plugins": 1,
-    "extensions": 0,  # a docstring alone
+    "extensions": 0,  # only a docstring
     "extension": 6,  # files of a plugin that are in none of these rooms
     "cli": 7,
     "__main__": 7,
     "plugin file": 8,  # the `plugin.py` of a plugin, which leads to all of its files
-    "": 0,  # proxy/__init__.py: the version alone
+    "": 0,  # proxy/__init__.py: only the version
 }
 ONE_ROOM: Final = {
     frozenset({"cli", "__main__"}),  # the command line and its verbs
@@ -82,7 +82,8 @@ STILL_PRETTY: Final[frozenset[str]] = frozenset()
 # Words that name what was done to a thing, and not the thing.
 DIALECT: Final = frozenset(["told", "said", "asked", "heard", "meant", "hurt", "nobody", "stumble", "nowhere"])
 
-# What a `CallRecord` is told of a request, and the one file that writes it. Its `line` is made of all that at the end.
+# The fields of a `CallRecord` that stages write, and the one file that writes them. Its `line` is made of all of them
+# at the end.
 RECORDED: Final = frozenset(each.name for each in fields(CallRecord) if each.init)
 RECORD_WRITER: Final = "proxy/call/context.py"
 
@@ -283,8 +284,8 @@ def a_library_has_one_room(file: Source) -> Iterator[str]:
 
 
 def only_decide_makes_a_checked_call(file: Source) -> Iterator[str]:
-    """Outside `decide.py` the name may be in annotations, `isinstance` and `case` alone; so it is never called,
-    renamed or handed to something that makes one."""
+    """Outside `decide.py` the name may be only in annotations, `isinstance` and `case`; so it is never called, renamed
+    or handed to something that makes one."""
     if file.path in ("proxy/core/decide.py", "proxy/core/model/values.py"):
         return
     allowed = {id(inner) for outer in _naming_only(file.tree) for inner in ast.walk(outer)}
@@ -379,8 +380,8 @@ def rows_import_upwards(file: Source) -> Iterator[str]:
 
 
 def one_file_writes_the_record_of_a_call(file: Source) -> Iterator[str]:
-    """Stages return what they found, or hand it to a function of `call/context.py`, which says what happened and
-    writes all that belongs to it; so what a record holds is read in one place, extensions included."""
+    """Stages return their findings, or hand them to a function of `call/context.py`, which says what happened and
+    writes all that belongs to it. So one place writes the contents of a record, extensions included."""
     for node in file.nodes if file.path != RECORD_WRITER else ():
         if (
             isinstance(node, ast.Attribute)
@@ -414,7 +415,7 @@ def names_are_those_of_things(file: Source) -> Iterator[str]:
 
 
 def functions_are_verbs(file: Source) -> Iterator[str]:
-    """A function does something: `show_path`, not `shown`. Observers are told `finished`."""
+    """A function does something: `show_path`, not `shown`. Observers have `finished`."""
     for node in file.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
             name = node.name.strip("_")
@@ -454,7 +455,7 @@ HOOKS_READ: Final = "proxy/hooks/api.py"
 
 
 def a_value_is_made_by_value_class(file: Source) -> Iterator[str]:
-    """Only a dataclass with a `__dict__`, references to it, or an identity of its own is frozen in another way."""
+    """Only a dataclass with a `__dict__`, references to it, or its own identity is frozen in another way."""
     for node in file.nodes:
         decorators = [ast.unparse(each) for each in getattr(node, "decorator_list", ())]
         if "dataclass(frozen=True, slots=True)" not in decorators or file.path == HOOKS_READ:
@@ -587,7 +588,7 @@ def test_files_import_each_other_in_no_circle() -> None:
         "def f():\n    import proxy.a",
     ],
 )
-def test_a_circle_is_found_wherever_the_import_stands(back: str) -> None:
+def test_finds_a_circle_at_any_place_of_the_import(back: str) -> None:
     files = (
         source("proxy/a.py", "from proxy import b"),
         source("proxy/b.py", "from proxy.c import two"),
@@ -598,7 +599,7 @@ def test_a_circle_is_found_wherever_the_import_stands(back: str) -> None:
 
 
 def shared(found: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
-    """Name -> where it is used."""
+    """Returns the places of each name."""
     places: dict[str, list[str]] = defaultdict(list)
     for name, path in found:
         places[name].append(path)
@@ -615,7 +616,7 @@ def test_a_public_class_name_means_one_thing() -> None:
     assert [] == sorted({name for name, paths in names.items() if len(paths) > 1} - SHARED_CLASS_NAMES)
 
 
-def test_a_file_name_stands_in_at_most_two_rooms() -> None:
+def test_a_file_name_is_in_at_most_two_rooms() -> None:
     names = shared((PurePosixPath(file.path).stem, file.path) for file in sources())
     many = {name for name, paths in names.items() if len(paths) > 2} - EVERYWHERE
     assert [] == sorted(many - SHARED_FILE_NAMES)
@@ -774,7 +775,7 @@ def tracked_files() -> list[Path]:
     return [path for path in ROOT.rglob("*") if made.isdisjoint(path.relative_to(ROOT).parts)]
 
 
-def test_no_python_stands_outside_the_packages() -> None:
+def test_no_python_is_outside_the_packages() -> None:
     assert [] == sorted(path.name for path in ROOT.glob("*.py"))
 
 

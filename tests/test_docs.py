@@ -104,7 +104,7 @@ def run(command: str, started: Demo, folder: Path) -> str:
 
 
 def pattern(output: str) -> str:
-    """Shown output as a regular expression: `…` stands for what is left out."""
+    """Shown output as a regular expression: `…` replaces left-out text."""
     return ".*?".join(re.escape(part) for part in output.strip().split("…"))
 
 
@@ -162,7 +162,7 @@ def test_the_changelog_names_every_verb() -> None:
 @pytest.mark.parametrize(
     "folder", sorted(path for path in (ROOT / "tests" / "data").iterdir() if path.is_dir()), ids=lambda path: path.name
 )
-def test_collected_data_says_where_it_is_from_and_under_which_licence(folder: Path) -> None:
+def test_collected_data_names_its_source_and_licence(folder: Path) -> None:
     text = (folder / "README.md").read_text(encoding="utf-8").lower()
     assert "licen" in text
     assert "source" in text or "http" in text

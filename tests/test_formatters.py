@@ -21,7 +21,7 @@ def lines(formatters: dict[str, Formatter], tool: str = "weather") -> tuple[tupl
     return made.lines(tool, FAILURE), reported
 
 
-def test_a_formatter_adds_its_lines_to_the_answers_of_its_own_tool() -> None:
+def test_a_formatter_adds_its_lines_only_to_answers_of_its_tool() -> None:
     def advice(failure: Failure) -> list[str]:
         return [f"{failure.code}: cities are not coordinates"]
 
@@ -29,7 +29,7 @@ def test_a_formatter_adds_its_lines_to_the_answers_of_its_own_tool() -> None:
     assert ((), []) == lines({"weather": advice}, "currency")
 
 
-def test_the_star_speaks_for_every_tool_without_a_formatter_of_its_own() -> None:
+def test_the_star_formats_every_tool_without_a_formatter() -> None:
     def own(failure: Failure) -> list[str]:
         return ["own"]
 

@@ -62,7 +62,7 @@ def wheel(built: tuple[Path, Path]) -> Path:
 
 
 def make_environment(folder: Path) -> Path:
-    """A virtual environment of its own; gives its folder of programs."""
+    """Makes a new virtual environment and returns its folder of programs."""
     run(sys.executable, "-m", "venv", str(folder / "env"), folder=folder)
     return folder / "env" / "bin"
 

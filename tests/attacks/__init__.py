@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Found:
-    """What an attack has tried, how many of it got through to where it is judged, and what it found."""
+    """The number of an attack's tries, the number of those that reached the validation, and the findings."""
 
     tries: int = 0
     through: int = 0

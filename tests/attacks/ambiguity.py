@@ -25,7 +25,7 @@ from tests.core.repairing import call, policy
 
 _TOOLS: Final = Path(__file__).parent.parent / "data" / "mcp-tools" / "tools.jsonl.gz"
 WORDS: Final = ("alpha", "Ann", "5", "hello world", "x", "2024-01-05", "true", "a@b.co", "https://x.org", "12", "1.5")
-# What docs/repair.md settles: text that is JSON of the wanted type is meant as it, text with blanks is one item.
+# Settled cases of docs/repair.md: text that is JSON of the wanted type means its value, text with blanks is one item.
 SETTLED: Final = frozenset(
     (
         *(("parse_json_string", name) for name in ("a list of one", "a list by ','", "a list by ' '")),
@@ -143,7 +143,7 @@ def _damaged(random: Random, value: Any) -> Any:
 
 # --- what else it may mean --------------------------------------------------------------------------------------------
 def _changes(came: Any, made: Any, place: Pointer = ()) -> Iterator[tuple[Pointer, Any, Any]]:
-    """The places where a repaired value is another than the one that came, outermost first."""
+    """The places at which a repaired value differs from the original, outermost first."""
     if isinstance(came, dict) and isinstance(made, dict):
         for name in made.keys() & came.keys():
             yield from _changes(came[name], made[name], (*place, name))

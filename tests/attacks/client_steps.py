@@ -1,4 +1,4 @@
-"""What clients do to a proxy, step by step, and what the tool behind it does to their calls."""
+"""The actions of clients at a proxy, step by step, and those of the tool behind it on their calls."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _body(random: Random) -> bytes:
 
 
 def _make_request(random: Random, name: str, conversation: str) -> tuple[bytes, bytes]:
-    """The bytes of a request, and its body where it has one meaning."""
+    """The bytes of a request, and its body if it has one meaning."""
     sound = random.random() < 0.6
     odd: Callable[..., bool] = lambda share=0.08: not sound and random.random() < share  # noqa: E731
     target = random.choice(SOUND if sound else _TARGETS)

@@ -1,8 +1,8 @@
 """Raw bytes to two proxies, of which one may run calls without a task: clients, tool, log and metrics see the same.
 
 A case is a list of steps of one or two clients: requests whole, in parts or several in a packet, odd targets, heads and
-bodies, a client that ends its side or goes, a tool that dies, answers oddly or waits, a reload in between. What reaches
-the tool on a route that judges fits its schema, and what was right before came there as it was sent.
+bodies. A client may end its side or go. A tool may die, answer oddly or wait, and a reload may come in between. A call
+that reaches the tool on a validating route fits its schema, and a call that was right arrives as it was sent.
 """
 
 from __future__ import annotations

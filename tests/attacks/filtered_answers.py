@@ -1,7 +1,8 @@
 """Answers with masked places, in odd spellings and sizes: `answer:` hands on JSON that is short enough and hides them.
 
-Each document is written with random escapes, white space and numbers, whole or cut off where the proxy would stop to
-read, as an HTTP body, an MCP message or a stream of events. Python's own reader says what a model would read of it.
+Each document is written with random escapes, white space and numbers, whole or cut off at the place where the proxy
+would stop to read. It is an HTTP body, an MCP message or a stream of events. Python's own reader says what a model
+would read of it.
 """
 
 from __future__ import annotations

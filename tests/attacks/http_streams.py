@@ -1,8 +1,8 @@
 """Streams of nearly HTTP: what reaches the upstream is framed right, judged, and no request that was hidden in a body.
 
-Where node or Go is installed, the same bytes go to a plain server of theirs, and where nginx is, to one that is
-beside the proxy and to one that is in front of it (`nginx.py`): a request that the proxy forwards must be read by
-one of them as the same request, and one that came through nginx only by nginx. What is not installed is said.
+If node or Go is installed, the same bytes go to a plain server in it, and one of the servers must read a forwarded
+request as the same request. If nginx is installed, they go to one next to the proxy and to one in front of it
+(`nginx.py`). Only nginx must read a request that came through nginx. The run names the programs that are not installed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ async def _attack(random: Random, tries: int) -> Found:
 
 
 async def _look_behind_nginx(server: Tool, stream: bytes, nginx: Nginx, found: Found) -> None:
-    """Looks at what arrived through nginx and the proxy: nginx alone must read it in the same stream."""
+    """Looks at the requests that arrived through nginx and the proxy: nginx by itself must read them in the same
+    stream."""
     for request in _take(server, through_nginx=True):
         method, target, _ = request.start.split(" ")
         if target.partition("?")[0] == "/t" and not _is_judged(request.body):

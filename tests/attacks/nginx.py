@@ -1,7 +1,7 @@
 """An nginx beside the proxy and one in front of it, for the streams of `http_streams.py`.
 
-The one beside hands what it reads to a recorder; the one in front hands it to the proxy. What arrives behind both must
-be a request that nginx alone reads in the same stream: anything else was smuggled between the two.
+The one beside hands what it reads to a recorder; the one in front hands it to the proxy. A request that arrives behind
+both must be one that nginx by itself reads in the same stream: any other was smuggled between the two.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Nginx:
     recorder: Tool
 
     def read(self) -> set[Read]:
-        """All that nginx alone has read so far."""
+        """All requests that nginx by itself has read so far."""
         return {(seen.start.split(" ")[0], seen.header("x-case") or "", seen.body) for seen in self.recorder.seen}
 
     async def reads(self, request: Read) -> bool:
-        """Returns whether nginx alone reads a request; on a busy machine it may do so a little later."""
+        """Returns whether nginx by itself reads a request; on a busy machine it may do so a little later."""
         for _ in range(100):
             if request in self.read():
                 return True
@@ -65,7 +65,7 @@ class Nginx:
 
 @asynccontextmanager
 async def start_nginx(proxy: int) -> AsyncIterator[Nginx | None]:
-    """An nginx in front of the proxy's port and one beside it; None where it is not installed."""
+    """An nginx in front of the proxy's port and one next to it; None if it is not installed."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         yield None

@@ -1,10 +1,9 @@
-"""python -m tests.attacks.soak [--seconds N]: every attack beside healthy calls, in turn, for as long as is asked.
+"""python -m tests.attacks.soak [--seconds N]: every attack next to healthy calls, in turn, for that long.
 
-The proxy is its own process. A healthy call on another route and a probe are asked all the time, and beside them
-a server that does nothing but answer: what that one is late with too is the machine's doing. The longest waits, the
-late ones and the memory of the proxy's process are told at the end. Exit code 1: a healthy call was answered wrongly,
-or late if the other server was not, or memory grew to more than one and a half times what it was after the first
-rounds.
+The proxy is its own process. A healthy call on another route and a probe run all the time, next to calls of a server
+that only answers. If that one is late too, the machine is the cause. The end prints the longest waits, the late ones
+and the memory of the proxy's process. Exit code 1: a healthy call was answered wrongly, or late if the other server was
+not, or memory grew too much. The limit is one and a half times the memory after the first rounds.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ _WARM: Final = 3
 
 @dataclass
 class Measured:
-    """What a soak has seen. `late` holds the waits that were long while the other server answered at once, `memory` the
-    MiB after each round, `wrong` the answers that should not have been."""
+    """The measurements of a soak. `late` holds the waits that were long while the other server answered at once,
+    `memory` the MiB after each round, `wrong` the wrong answers."""
 
     waits: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)

@@ -78,7 +78,7 @@ class _Answer:
         whole = (interim + head).encode("latin-1") + b"\r\n" + body
         after = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + b'{"id": -1}'
         self.cut = random.randrange(len(whole)) if random.random() < 0.07 else None
-        # What follows an answer that ends with its connection is part of it.
+        # Bytes after an answer that ends with its connection are part of it.
         follows = b"" if framing == "end" else random.choice((b"", b"", b"", b"", after, b"x"))
         self.data = whole + follows if self.cut is None else whole[: self.cut]
         self.ends = framing == "end" or self.cut is not None or random.random() < 0.1
@@ -168,7 +168,7 @@ def _look(seed: int, case: int, got: bytes | None, found: Found) -> int:
     if b"INTERNAL_ERROR" in got:
         found.add("a defect", answer.data)
     numbers = {int(number) for number in _ID.findall(got)}
-    if numbers - ({case, -1} if answer.odd else {case}):  # where an odd answer ends is a matter of opinion
+    if numbers - ({case, -1} if answer.odd else {case}):  # the end of an odd answer is a matter of opinion
         found.add("another's answer", answer.data)
     head, _, body = got.partition(b"\r\n\r\n")
     length = _LENGTH.search(head + b"\r\n")

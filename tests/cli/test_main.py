@@ -63,7 +63,7 @@ def test_without_a_word_the_whole_help_is_shown() -> None:
     assert run("--help").stdout == done.stderr
 
 
-def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_suggests_the_nearest_verb_for_an_unknown_word(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["serv"])
     said = f"there is no verb 'serv'  (did you mean 'serve'?)\nverbs: {', '.join(VERBS)}\n"
@@ -77,7 +77,7 @@ def test_a_word_that_is_no_verb_is_told_the_nearest(capsys: pytest.CaptureFixtur
         ("serve a.yaml --config b.yaml", "serve: CONFIG and --config cannot be combined: use one of them\n"),
     ],
 )
-def test_words_that_cannot_stand_together_are_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejects_words_that_exclude_each_other(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = gc.get_threshold()
     assert (2, before, True) == (main(words.split()), gc.get_threshold(), gc.isenabled())
     assert said in capsys.readouterr().err

@@ -11,7 +11,7 @@ _SAFE: Final = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-# A tool that anybody on the network can reach, and that takes a number for a number alone.
+# A tool that anybody on the network can reach, and that accepts only numbers for a number.
 _TOOL: Final = """\
 import http.server, json, signal, sys
 

@@ -1,5 +1,5 @@
-"""The mistakes at an injection by annotation: each is made on a node, and is refused, or leaves a pod that is not ready
-with a reason which a person reads."""
+"""The mistakes at an injection by annotation. Each is made on a node, and is rejected, or leaves a pod that is not
+ready with a reason that a person can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPACE: Final = "mistakes"
 _WITHIN: Final = 120.0
 
 Manifests = list[dict[str, Any]]
-# What was tried, what was seen, and whether that is as it should be.
+# The trial, the observation, and whether it is right.
 Row = tuple[str, str, bool]
 
 
@@ -118,7 +118,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[Manifests], Any], str]]] = {
 
 
 class Mistakes:
-    """Makes every mistake at once, in a namespace of its own, on a node that has the injector."""
+    """Makes every mistake at once, in its own namespace, on a node that has the injector."""
 
     def __init__(self, node: Node, call: Callable[[str, str], int]) -> None:
         """`call` sends a call that the proxy refuses with 400 through a Service: (namespace, Service) -> the status."""

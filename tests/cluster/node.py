@@ -113,7 +113,7 @@ class Node:
         self._running[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environ, start_new_session=True)
 
     def _await_start(self, what: str, look: Callable[[], Any]) -> None:
-        """Waits for a part of the node; raises NoCluster early where a program of it has ended."""
+        """Waits for a part of the node; raises NoCluster early if a program of it has ended."""
 
         def look_at_all() -> Any:
             for name, process in self._running.items():
@@ -222,7 +222,7 @@ def clean() -> None:
 
 
 def _find_inode(path: Path) -> tuple[int, int] | None:
-    """Which namespace (or file) a path leads to; None where it has gone."""
+    """Returns the inode that a path leads to, of a namespace or a file; None if it has gone."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Where the cluster lives: a cache outside of the repository, and addresses that lead nowhere.
+"""The place of the cluster: a cache outside of the repository, and addresses that lead nowhere.
 
 Everything runs in its own network namespace with the documentation networks of RFC 5737: nothing outside is
 reached, and nothing outside reaches in.

@@ -1,4 +1,4 @@
-"""What is tried on a node: each trial does one thing to the chart, mostly under load, and says what was seen."""
+"""The trials on a node: each does one thing to the chart, mostly under load, and reports the observation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TYPOS: Final[dict[str, Any]] = {
 
 
 class Trials:
-    """What is tried on a node, in order: each begins with what the one before has left."""
+    """The trials on a node, in order: each begins with the state that the one before has left."""
 
     def __init__(self, node: Node, folder: Path) -> None:
         self._node, self._folder = node, folder
@@ -429,7 +429,7 @@ class Trials:
         )
 
     def _await_answers(self, name: str) -> list[int]:
-        """Returns what a repairable and a bad call are answered, once a Deployment has new pods alone."""
+        """Returns the statuses of a repairable and a bad call, once a Deployment has only new pods."""
         self._node.kubectl("-n", SPACE, "rollout", "status", f"deployment/{name}", "--timeout=120s")
         self._await_one_pod(f"app={name}")
         await_true("an answer of the proxy", lambda: self._call(REPAIRABLE, name) == 200, 60)

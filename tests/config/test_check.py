@@ -79,7 +79,7 @@ routes:
 """
 
 
-def test_the_config_alone_needs_no_secret_variable_certificate_or_module(
+def test_config_only_needs_no_secret_variable_certificate_or_module(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.yaml").write_text("type: object")
@@ -96,7 +96,7 @@ def test_the_config_alone_needs_no_secret_variable_certificate_or_module(
         ("version: 1", "version: 2", "`version` expects 1"),
     ],
 )
-def test_the_config_alone_is_judged_all_the_same(
+def test_config_only_still_rejects_a_wrong_config(
     old: str, new: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.yaml").write_text("type: object")

@@ -26,7 +26,7 @@ def _load(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_that_is_shown_in_a_comment_can_be_taken_as_it_stands(key: str, tmp_path: Path) -> None:
+def test_a_key_in_a_comment_can_be_used_unchanged(key: str, tmp_path: Path) -> None:
     (shown,) = re.findall(rf"^ *# {key}: .*$", TEXT, re.MULTILINE)
     _load(tmp_path, TEXT.replace(shown, shown.replace("# ", "", 1)))
 
@@ -45,7 +45,7 @@ def test_the_schemas_show_each_of_our_own_keywords_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["x-severity", "x-sensitive"])
-def test_a_keyword_that_is_shown_in_a_comment_can_be_taken_as_it_stands(name: str, tmp_path: Path) -> None:
+def test_a_keyword_in_a_comment_can_be_used_unchanged(name: str, tmp_path: Path) -> None:
     _load(tmp_path, TEXT)
     path = tmp_path / "schemas" / "read_file.yaml"
     path.write_text(path.read_text().replace(f"# {name}:", f"{name}:"))

@@ -67,7 +67,7 @@ def test_a_config_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
         load(tmp_path / "no.yaml", {})
 
 
-def test_mistakes_at_one_place_stand_in_the_order_of_the_config(tmp_path: Path) -> None:
+def test_orders_mistakes_at_one_place_as_the_config_does(tmp_path: Path) -> None:
     """Sets have another order in each process, which must not reach what is shown."""
     (tmp_path / "s.json").write_text('{"properties": {"a": {"type": "strin"}}}')
     names = ["f", "b", "d", "a", "e", "c"]
@@ -76,7 +76,7 @@ def test_mistakes_at_one_place_stand_in_the_order_of_the_config(tmp_path: Path) 
     assert [f"tool '{name}'" for name in names] == [each.split("  ")[1] for each in found]
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_reports_all_mistakes_at_once(tmp_path: Path) -> None:
     found = mistakes(
         tmp_path,
         """\
@@ -314,9 +314,7 @@ BROKEN_VALUES: st.SearchStrategy[JsonValue] = st.sampled_from(
 @pytest.mark.large
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_is_broken_in_a_config_is_told_and_never_raises_anything_else(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_reports_any_broken_config_with_a_place_and_raises_nothing_else(tmp_path: Path, data: st.DataObject) -> None:
     value = read_yaml((ROOT / "config.example.yaml").read_bytes()).value
     for _ in range(data.draw(st.integers(1, 4))):
         _break(value, data)

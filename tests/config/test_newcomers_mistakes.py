@@ -112,7 +112,7 @@ def test_the_first_finding_names_the_remedy(tmp_path: Path, name: str) -> None:
         assert len(found) <= 1
         return
     assert words in found[0]
-    # What is in backticks can be pasted.
+    # Text in backticks can be pasted.
     for pasted in re.findall(r"`([^`]*[:{\[][^`]*)`", found[0]):
         read_yaml(pasted.encode())
 

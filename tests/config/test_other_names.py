@@ -28,7 +28,7 @@ _SCHEMA = "type: object, properties: {a: {type: number}}"  # a container has non
 # Keys of the top level, and those of a route without an upstream; all others are keys of a route.
 ON_TOP = ("guidance", "correction")
 FINAL = ("finalize_output_retries",)
-# What a model's corrections need besides.
+# The section that a model's corrections need as well.
 MODEL = "correction: {upstream: model, model: m}"
 
 

@@ -329,7 +329,7 @@ routes: [{path: '/{tool}', upstream: none}]
     assert "did you mean 'string'?" in str(raised.value)
 
 
-def test_where_the_call_stands_in_the_request(tmp_path: Path) -> None:
+def test_each_kind_of_route_finds_the_call_in_its_place(tmp_path: Path) -> None:
     served = routes(
         tmp_path,
         """\
@@ -359,7 +359,7 @@ def test_a_cap_of_the_tools_own_goes_before_the_default_and_without_either_there
     assert CallCap(None) == Caps(None, {"web_search": 5}).of("read_file")
 
 
-def test_formats_of_dates_and_times_are_told_how_strictly_they_are_meant() -> None:
+def test_reads_how_strictly_dates_and_times_are_validated() -> None:
     assert (
         Formats(True, (("date-time", "rfc3339"), ("time", "iso8601")))
         == read_policy({"formats": {"date-time": "rfc3339"}}).formats

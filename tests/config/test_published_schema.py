@@ -29,7 +29,7 @@ def test_the_page_explains_every_key_as_the_schema_does() -> None:
     assert DOCS == make_page(DOCS), "make docs"
 
 
-def test_a_new_key_stands_behind_the_one_before_it_and_one_that_is_gone_is_left_out() -> None:
+def test_inserts_a_new_key_after_the_one_before_it_and_drops_a_removed_one() -> None:
     (row,) = re.findall(r"^\| `reload\.interval: .*\n", DOCS, re.MULTILINE)
     (section,) = re.findall(r"^\| `reload` .*\n", DOCS, re.MULTILINE)
     gone = "| `reload.colour: red` | The colour. |\n"

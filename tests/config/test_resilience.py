@@ -55,7 +55,7 @@ def policy(folder: Path, **places: str) -> ToolPolicy:
         ("resend_budget: {percent: 12.5, per_second: 0}", GuardPolicy(budget=BudgetPolicy(0.125, 0.0))),
     ],
 )
-def test_what_stands_in_front_of_an_upstream(tmp_path: Path, text: str, expected: GuardPolicy) -> None:
+def test_reads_the_guard_of_an_upstream(tmp_path: Path, text: str, expected: GuardPolicy) -> None:
     assert expected == guard(tmp_path, text)
 
 

@@ -40,7 +40,7 @@ def test_a_dead_end_of_literals_falls_back_to_parameters() -> None:
     assert ("/{a}/y/z", {"a": "b"}) == found(table("/b/x", "/b/{c}/q", "/{a}/y/z"), "/b/y/z")
 
 
-def test_parameters_have_the_names_of_their_own_route() -> None:
+def test_each_route_names_its_parameters_itself() -> None:
     routes = table("/t/{tool}", "/t/{name}/runs")
     assert ("/t/{tool}", {"tool": "a"}) == found(routes, "/t/a")
     assert ("/t/{name}/runs", {"name": "a"}) == found(routes, "/t/a/runs")
@@ -53,7 +53,7 @@ def test_an_unknown_path_is_no_route() -> None:
     ]
 
 
-def test_another_method_is_told_which_are_allowed() -> None:
+def test_names_the_allowed_methods_for_another_method() -> None:
     routes = RouteTable((route("/a", "POST", "PUT"), route("/a", "GET"), route("/t/{tool}", "POST")))
     assert ("GET", "POST", "PUT") == found(routes, "/a", "DELETE")
     assert ("/a", {}) == found(routes, "/a", "GET")
@@ -102,7 +102,7 @@ def test_a_parameter_that_would_change_the_path_is_refused(value: str) -> None:
         route("/t/{tool}").target({"tool": value})
 
 
-def test_a_path_without_parameters_goes_on_as_it_is() -> None:
+def test_a_path_without_parameters_stays_unchanged() -> None:
     assert "/status" == route("/status").target({})
 
 

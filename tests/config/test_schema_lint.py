@@ -1,4 +1,4 @@
-"""A schema that guards less than it says is never served in silence: at load, at a reload, and where it is listed."""
+"""A schema that guards less than it says is never served in silence: at load, at a reload, and in a server's list."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_properties_beside_the_keywords_are_a_mistake_that_shows_how_to_write_it
     assert {"type": "object", "properties": rightly} == shown
 
 
-def test_what_is_advised_keeps_what_stands_beside_the_properties(tmp_path: Path) -> None:
+def test_advice_keeps_the_keywords_next_to_the_properties(tmp_path: Path) -> None:
     for beside in ({"additionalProperties": False}, {"description": "d"}, {"anyOf": [{"required": ["lat"]}]}):
         (line,) = said(tmp_path, {**LAT, **beside})
         shown = json.loads(line.partition("(write ")[2].removesuffix(")"))
@@ -505,7 +505,7 @@ def test_places_a_fault_in_a_list_of_parameters_at_its_entry(tmp_path: Path) -> 
         ([{"name": "a", "required": "yes"}], 11, '`required` of a parameter is true or false, not "yes"  ()'),
     ],
 )
-def test_a_mistake_in_a_flat_list_is_told_at_its_entry(
+def test_reports_a_mistake_in_a_flat_list_at_its_entry(
     tmp_path: Path, entries: list[object], line: int, message: str
 ) -> None:
     assert [f"{line}: {message}"] == said(tmp_path, entries)
@@ -521,7 +521,7 @@ def test_a_flat_list_in_a_file_is_judged_entry_by_entry(tmp_path: Path) -> None:
     ] == said(tmp_path, "t.yaml")
 
 
-def test_a_misspelt_keyword_within_an_entry_is_told_at_its_line(tmp_path: Path) -> None:
+def test_reports_a_misspelt_keyword_within_an_entry_at_its_line(tmp_path: Path) -> None:
     entries = [{"name": "a"}, {"name": "b", "type": "object", "properties": {"c": {"typ": "string"}}}]
     assert ["17: unknown keyword 'typ', which JSON Schema ignores  (did you mean 'type'?)"] == said(tmp_path, entries)
 
@@ -621,7 +621,7 @@ def test_a_list_of_tools_is_a_mistake_and_following_the_advice_takes_one(
 # --- other places where schemas are written ---------------------------------------------------------------------------
 
 
-def test_a_mistake_within_a_definition_in_a_file_is_told_at_its_line(tmp_path: Path) -> None:
+def test_reports_a_mistake_within_a_definition_in_a_file_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"name": "t",\n "parameters": {"type": "object",\n "requird": ["lat"]}}')
     config = {"version": 1, "routes": [{"path": "/x", "upstream": "none", "tool": "x", "schema": "t.json"}]}
     (tmp_path / "c.yaml").write_text(json.dumps(config))

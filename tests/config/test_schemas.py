@@ -1,4 +1,4 @@
-"""Where a tool's schema comes from, what it may refer to, and what is said where it cannot be used."""
+"""Sources of a tool's schema, the references that it may have, and the error of an unusable one."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def accepts(made: ToolConfig, *values: object) -> list[bool]:
     return [made.schema.check.accepts(value) for value in values]
 
 
-def test_a_schema_stands_in_place(tmp_path: Path) -> None:
+def test_reads_a_schema_in_place(tmp_path: Path) -> None:
     assert [True, False] == accepts(tool(tmp_path, OBJECT), {"n": 1}, {"n": "x"})
 
 
-def test_a_schema_stands_in_a_yaml_or_a_json_file(tmp_path: Path) -> None:
+def test_reads_a_schema_from_a_yaml_or_a_json_file(tmp_path: Path) -> None:
     write(tmp_path, {"s/a.yaml": "type: object\nrequired: [n]\nproperties: {n: {type: integer}}", "s/b.json": OBJECT})
     assert [True, False] == accepts(tool(tmp_path, "s/a.yaml"), {"n": 1}, {"n": "x"})
     assert [True, False] == accepts(tool(tmp_path, "s/b.json"), {"n": 1}, {"n": "x"})
@@ -200,26 +200,26 @@ def test_a_schema_file_elsewhere_brings_its_own_folder(tmp_path: Path) -> None:
     assert [True, False] == accepts(tool(tmp_path / "conf", str(tmp_path / "other/x.json")), {"n": 1}, {})
 
 
-def test_a_reference_to_a_missing_file_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_reports_a_reference_to_a_missing_file_at_its_place(tmp_path: Path) -> None:
     write(tmp_path, {"x.yaml": "properties:\n  n:\n    $ref: no.json\n"})
     (found,) = mistakes(tmp_path, "x.yaml")
     assert found.startswith("x.yaml:3:11  tool 'x'  $ref 'no.json' cannot be read: No such file or directory")
 
 
-def test_a_broken_schema_is_told_in_its_own_file_with_the_remedy(tmp_path: Path) -> None:
+def test_reports_a_broken_schema_in_its_own_file_with_the_remedy(tmp_path: Path) -> None:
     write(tmp_path, {"x.yaml": "properties:\n  n:\n    type: integer\n    exclusiveMinimum: true\n"})
     (found,) = mistakes(tmp_path, "x.yaml")
     assert found.startswith("x.yaml:4:23  tool 'x'  the schema does not compile: /properties/n/exclusiveMinimum: ")
     assert "write the limit itself (`exclusiveMinimum: 0`) and drop `minimum`" in found
 
 
-def test_a_broken_schema_that_is_referred_to_is_told_in_its_own_file(tmp_path: Path) -> None:
+def test_reports_a_broken_schema_of_a_reference_in_its_own_file(tmp_path: Path) -> None:
     write(tmp_path, {"x.json": {"$ref": "n.yaml"}, "n.yaml": "properties:\n  n: {type: 7}\n"})
     (found,) = mistakes(tmp_path, "x.json")
     assert found.startswith("n.yaml:2:13  tool 'x'  the schema does not compile: /properties/n/type: ")
 
 
-def test_a_file_that_cannot_be_parsed_is_told_in_its_own_file(tmp_path: Path) -> None:
+def test_reports_an_unparsable_file_at_its_place(tmp_path: Path) -> None:
     write(tmp_path, {"x.json": '{"a": 1,\n}'})
     (found,) = mistakes(tmp_path, "x.json")
     assert found.startswith("x.json:2:1  not JSON: ")
@@ -282,7 +282,7 @@ def test_formats_can_be_switched_off(tmp_path: Path) -> None:
     assert [True] == accepts(tool(tmp_path, schema, route={"formats": "off"}), {"d": "tomorrow"})
 
 
-def test_a_default_that_its_own_type_refuses_is_told_of_with_the_remedy(tmp_path: Path) -> None:
+def test_notes_a_default_that_its_own_type_refuses_with_the_remedy(tmp_path: Path) -> None:
     made = tool(
         tmp_path,
         {

@@ -60,7 +60,7 @@ def test_a_reference_that_leads_nowhere_is_a_mistake_at_its_place(written: str, 
     assert [(("a", 1), words)] == [(problem.path, problem.message) for problem in problems]
 
 
-def test_a_secret_file_stands_in_headers_without_its_last_line_break(tmp_path: Path) -> None:
+def test_puts_a_secret_file_into_headers_without_its_last_line_break(tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(b"abc\r\n")
     value, problems = put_in({"headers": "Bearer ${file:token}"}, tmp_path)
     assert ("Bearer abc", []) == (reveal(value["headers"]), problems)
@@ -71,7 +71,7 @@ def test_a_missing_secret_file_is_a_mistake(tmp_path: Path) -> None:
     assert ["the file token cannot be read: No such file or directory"] == [problem.message for problem in problems]
 
 
-def test_a_schema_is_left_alone() -> None:
+def test_replaces_nothing_in_a_schema() -> None:
     assert ({"schema": {"pattern": "^$${x}$"}}, []) == put_in({"schema": {"pattern": "^$${x}$"}})
 
 
@@ -107,7 +107,7 @@ def test_only_reveal_gives_the_text_and_a_dump_gives_what_is_written() -> None:
         ("${file:token.txt}", "${file:token.txt}"),
     ],
 )
-def test_a_dump_shows_of_both_tokens_of_the_operators_port_their_references_alone(
+def test_a_dump_shows_only_the_references_of_both_tokens_of_the_operators_port(
     written: str, shown: str, tmp_path: Path
 ) -> None:
     (tmp_path / "token.txt").write_text("a-token-in-another-file")

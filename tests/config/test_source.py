@@ -95,6 +95,6 @@ def test_the_nearest_known_word_is_offered(written: str, known: tuple[str, ...],
     assert hint == suggest_word(written, known)
 
 
-def test_words_stand_in_a_sentence() -> None:
+def test_joins_words_as_a_sentence_does() -> None:
     assert ["", "'a'", "'a' or 'b'", "'a', 'b' or 'c'"] == [join_words(words) for words in ("", "a", "ab", "abc")]
     assert join_words(str(number) for number in range(20)).endswith("'11' or 8 more")

@@ -1,4 +1,4 @@
-"""Whether files have changed, reading them while they are changing, and mounts that hide changes."""
+"""Changes of files, reading them while they are changing, and mounts that hide changes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_two_versions_are_never_mixed_however_fast_they_change(tmp_path: Path) -
         for _ in range(150):
             try:
                 found.append(versions(tmp_path))
-            except ConfigError as error:  # where they would not settle, that is what is said
+            except ConfigError as error:  # the error if they do not settle
                 told.append(str(error))
     finally:
         over.set()
@@ -83,7 +83,7 @@ def test_two_versions_are_never_mixed_however_fast_they_change(tmp_path: Path) -
     assert [] == [pair for pair in found if pair[0] != pair[1]]
 
 
-def test_a_file_that_is_a_mount_of_its_own_is_told_about(tmp_path: Path) -> None:
+def test_warns_of_a_file_that_is_a_separate_mount(tmp_path: Path) -> None:
     alone, mounted = tmp_path / "a b.yaml", tmp_path / "c.yaml"
     table = tmp_path / "mountinfo"
     point = str(alone).replace(" ", r"\040")

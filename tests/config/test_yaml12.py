@@ -1,4 +1,4 @@
-"""YAML 1.2 core schema: what plain text means, what is refused, and where every value stands."""
+"""YAML 1.2 core schema: the meaning of plain text, rejected syntax, and the place of every value."""
 
 from __future__ import annotations
 

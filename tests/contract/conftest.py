@@ -1,4 +1,4 @@
-"""The suites of `Upstream` run on asyncio's loop and, where it is installed, on uvloop's: they buffer differently."""
+"""The suites of `Upstream` run on asyncio's loop and, if it is installed, on uvloop's: they buffer differently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BOTH_LOOPS: Final = ("test_upstream.py", "test_hostile_upstream.py")
 
 @pytest.hookimpl
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loops, by the name that stands in a test's id."""
+    """The loops, by the name that a test's id contains."""
     if item.path.name not in _BOTH_LOOPS or importlib.util.find_spec("uvloop") is None:
         return {"asyncio": make_loop}
     import uvloop

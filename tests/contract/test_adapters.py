@@ -1,4 +1,4 @@
-"""What every adapter promises: one suite over `ADAPTERS`. An adapter brings one sample, a line in `SAMPLES`."""
+"""The promises of every adapter: one suite over `ADAPTERS`. An adapter brings one sample, a line in `SAMPLES`."""
 
 from __future__ import annotations
 
@@ -50,9 +50,11 @@ ADAPTERS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """How a route of this adapter looks, and how arguments are put into its body. `upstream`: as the upstream gets
-    them (the same function unless the adapter says otherwise). `enveloped`: a body that is not JSON is no call at all,
-    and failures are told in the protocol's own envelope."""
+    """A route of this adapter, and a function that puts arguments into its body.
+
+    `upstream`: the body for the upstream (the same function unless the adapter says otherwise). `enveloped`: a body
+    that is not JSON is no call at all, and failures have the protocol's own envelope.
+    """
 
     shape: CallShape
     body: Callable[[bytes], bytes]
@@ -313,7 +315,7 @@ def test_repaired_arguments_find_their_place(shape: CallShape, body: bytes, sent
     assert sent == ADAPTERS["dispatch"].rewrite(request, shape, checked)
 
 
-def test_a_repaired_name_alone_changes_the_name_alone() -> None:
+def test_repairing_only_the_name_changes_only_the_name() -> None:
     request, call = dispatched(b'{"name": "functions.weather", "arguments": { "a" : 1.0 }}')
     checked = CheckedCall(replace(call, tool="weather"), b'{ "a" : 1.0 }', {"a": 1})
 
@@ -395,7 +397,7 @@ def test_a_ladder_without_a_last_resort_still_ends_at_the_address() -> None:
         ((), b'{"id": true}', "fresh-1"),
     ],
 )
-def test_a_call_has_the_clients_name_where_it_is_one(headers: Headers, body: bytes, call_id: str) -> None:
+def test_a_call_has_the_clients_id_if_it_is_valid(headers: Headers, body: bytes, call_id: str) -> None:
     request = RawRequest("POST", "/", "", Fields(headers), body, {}, "")
 
     assert call_id == decoded(ADAPTERS["plain"], request, CallShape(tool="t", call_id_pointer=("id",))).call_id

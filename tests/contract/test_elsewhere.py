@@ -151,7 +151,7 @@ def test_a_decision_made_there_is_the_one_made_here(text: str, judged: ToolPolic
 
 
 @pytest.mark.parametrize("text", SENT)
-def test_so_is_what_a_model_is_told_of_it(text: str) -> None:
+def test_advice_made_there_is_the_one_made_here(text: str) -> None:
     judged, sent = POLICIES["standard"], call(text)
     here = decide(sent, judged)
     if isinstance(here, Reject) and isinstance(sent.arguments, Document):
@@ -232,7 +232,7 @@ def test_a_large_valid_call_whose_schema_is_dear_is_judged_elsewhere(keyword: di
 
 
 @pytest.mark.parametrize("code", [codes.CONTAINER_INVOCATION, codes.INTERNAL_ERROR], ids=lambda code: code.name)
-def test_what_is_wrong_around_the_arguments_is_added_to_invalid_arguments_alone(code: codes.ErrorCode) -> None:
+def test_adds_channel_errors_only_to_invalid_arguments(code: codes.ErrorCode) -> None:
     limit = replace(policy(ROWS), channels=JudgedChannels(strict=True))
     sent = replace(call("{}"), query="limit=x")
     wrong = complete_decision(sent, limit, Reject(Failure(codes.INVALID_ARGUMENTS, "as it was")))
@@ -317,7 +317,7 @@ def test_of_thousands_of_repairs_all_are_counted_and_the_first_have_their_place(
     assert [Repair("string_to_integer", ())] * 3_000 == list(there.checked.repairs[2_000:])
 
 
-async def test_a_call_that_was_read_there_is_decided_alike_and_its_value_is_read_when_it_is_asked_for() -> None:
+async def test_a_text_read_there_is_decided_alike_and_its_value_read_on_demand() -> None:
     text = dumps({"rows": [{"street": "x", "n": "1"}] * 500 + [{"street": "x", "n": 1}] * 8_500})
     elsewhere = Elsewhere()
     known = await elsewhere.read(text, DEFAULT_LIMITS, frozenset())

@@ -1,5 +1,5 @@
-"""What no upstream can do to us, over raw sockets: every bad answer becomes a fault that says what is known, ends its
-connection, and leaves the next call alone. Each strict implementation of `Upstream` is one line in `MAKERS`."""
+"""Bounds on any upstream, over raw sockets: every bad answer becomes a fault that says what is known, ends its
+connection, and does not affect the next call. Each strict implementation of `Upstream` is one line in `MAKERS`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def head(*lines: str, status: str = "HTTP/1.1 200 OK") -> bytes:
 
 CHUNKED = head("Transfer-Encoding: chunked")
 
-# What is sent for the first request -> the error type of RFC 9209 that it means.
+# The answer to the first request -> its error type of RFC 9209.
 BAD = {
     "a mail server": (b"220 mail.test ESMTP ready\r\n\r\n", "http_protocol_error"),
     "another protocol": (head("Content-Length: 0", status="RTSP/1.0 200 OK"), "http_protocol_error"),
@@ -154,7 +154,7 @@ BAD = {
     "interim answers without end": (head(status="HTTP/1.1 102 Processing") * 1000, "http_protocol_error"),
 }
 
-# Where what is wrong comes after a whole answer, the answer may be handed on before it is seen.
+# If the fault comes after a whole answer, the answer may be returned before the fault is seen.
 SURPLUS = frozenset(
     [
         "more than the length",

@@ -1,5 +1,5 @@
-"""The store contract: what every state backend does. A new backend is one line in `STORES`; the tests of an extension
-that adds one import these, with a `kind` and `backend_settings` of their own.
+"""The store contract of every state backend. A new backend is one line in `STORES`; the tests of an extension that adds
+one import these, with their own `kind` and `backend_settings`.
 
 Time is the test's own: `clock.advance` moves the clock of this process and, for a backend with a server, the lives of
 all keys in it.
@@ -25,7 +25,7 @@ from proxy.state.memory import MemoryStore
 
 
 class FakeClock:
-    """Time that moves only when told to. `also` moves it elsewhere."""
+    """Time that moves only when a test moves it. `also` moves it elsewhere."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -55,14 +55,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def backend_settings() -> Any:
-    """Returns what a backend in this process needs to know; the tests of an extension put those of its own in the
-    place."""
+    """Returns the settings of a backend in this process; the tests of an extension override it with theirs."""
     return None
 
 
 @pytest.fixture
 async def store(kind: str, clock: FakeClock, backend_settings: Any) -> AsyncIterator[StateStore]:
-    """The store; no test may have been answered by what stands in for it."""
+    """The store; its fallback may not have answered any test."""
     went: list[StoreChange] = []
     made = make_store(kind, clock, 1000, backend_settings, went.append)
     if isinstance(made, ConnectedStore):
@@ -93,7 +92,7 @@ async def test_a_key_without_failures_has_no_episode(store: StateStore) -> None:
     assert await store.look("k") is None
 
 
-async def test_a_failure_starts_an_episode_and_a_second_one_goes_on_with_it(store: StateStore) -> None:
+async def test_a_failure_starts_an_episode_and_a_second_one_continues_it(store: StateStore) -> None:
     one = await store.fail("k", attempt("a"), 60)
     two = await store.fail("k", attempt("b"), 60)
     both = Episode(2, (attempt("a", 1), attempt("b", 2)), (("a", 1), ("b", 1)), 2)

@@ -1,4 +1,4 @@
-"""What every `Upstream` promises, over real sockets: one suite, each implementation is one line in `MAKERS`."""
+"""The promises of every `Upstream`, over real sockets: one suite, each implementation is one line in `MAKERS`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Calls that models really made and that are refused, with the text that each is told: the blind trial.
+"""Calls that real models made and the proxy rejects, with the text of each rejection: the blind trial.
 
-The question is whether the text is enough. Somebody who sees the call and the text alone, and never a schema, writes
-down the arguments to send next; `answers.json` holds them. `test_blind_trial.py` sends them, and holds that each name
+The question is whether the text is enough. Somebody who sees only the call and the text, and never a schema, writes
+down the arguments to send next; `answers.json` holds them. `test_blind_trial.py` sends them, and checks that each name
 in them is in the call or the text.
 
 python -m tests.corpora.blind_trial     writes the calls and the texts to stdout
@@ -38,7 +38,8 @@ _RULES: Final = select_rules("standard")
 
 
 class TrialCall(NamedTuple):
-    """One refused call: its name in its list, its tool with the schema, what was sent, and the text that it is told."""
+    """One rejected call: its name in its list, its tool with the schema, the sent arguments, and the text of the
+    rejection."""
 
     id: str
     tool: str

@@ -1,4 +1,5 @@
-"""What the corpus runs share: a call judged by the code that serves, and the reading of packed JSON lines."""
+"""The shared parts of the corpus runs: a call validated by the code that serves, and the reader of packed JSON
+lines."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from proxy.core.rules.rules import TEXT_RULES, select_rules
 from proxy.core.schema.dialects import normalise
 from proxy.extensions.recording.comparing import rewrite_numeric_bounds
 
-# The sets of calls whose right arguments are known. Those of other kinds (`further`) are in tests/data alone.
+# The sets of calls whose right arguments are known. Those of other kinds (`further`) are only in tests/data.
 KNOWN_SETS: Final = (
     "real-failures/cases.jsonl", "real-failures-2026/failures.jsonl", "real-failures-2026/failures-2.jsonl",
     "two-meanings/cases.jsonl", "two-meanings/cases-2.jsonl", "two-meanings/further.jsonl",

@@ -1,7 +1,7 @@
-"""Random valid values of a schema: what the corpus runs send through the proxy and expect back untouched.
+"""Random valid values of a schema. The corpus runs send them through the proxy and expect them back untouched.
 
 The walk is that of `examples.py`, with chance where that one takes the smallest: a branch of a union, an optional key,
-the length of a list, a nasty text. What comes out is judged; if no try is valid there is no value.
+the length of a list, a nasty text. The result is validated; if no try is valid there is no value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Renames a tool, its schema and a call part by part, so that no name keeps its meaning and each keeps its shape.
 
-A part is one word of a name: names are split at separators, before a capital behind a small letter, before the last
-capital of a run that a small letter follows, and between letters and digits. One part becomes the same random part
-wherever it occurs, in the case that it had there. Values are left as they are, but for JSON text and markup in them.
+A part is one word of a name. Names are split at separators and between letters and digits. They are also split before a
+capital behind a small letter, and before the last capital of a run that a small letter follows. One part becomes the
+same random part wherever it occurs, in the case that it had there. Values are left as they are, but for JSON text and
+markup in them.
 """
 
 from __future__ import annotations

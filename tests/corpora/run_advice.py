@@ -1,11 +1,11 @@
-"""Follows each piece of advice of every refusal over the collected calls, alone, and judges what comes of it.
+"""Follows each piece of advice of every rejection over the collected calls, one at a time, and validates the result.
 
-A rename, a move, a "did you mean", a value out of its list, leaving a field out and one call for each item are applied
-as they are written; advice is wrong where the schema then refuses the very place that was mended.
+The advice is applied as it is written: a rename, a move, a "did you mean", a value out of its list, leaving a field out
+and one call for each item. Advice is wrong if the schema then refuses the very place that was changed.
 
-The text as a whole is checked as well: an example that is called valid is valid, it is not what was sent, a shape holds
-each field that it may not do without, what Accepts requires is required, no field is said to be unknown that some
-schema of its place declares, and no line is told twice.
+The text as a whole is checked as well. An example that is called valid is valid, and differs from the sent call. A
+shape holds each required field. Fields that Accepts requires are required. No field is called unknown that some schema
+of its place declares. No line appears twice.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _followed(identity: str, schema: JsonValue, tool: str, text: str | bytes) ->
 
 
 def find_untrue(check: Check, tool: str, failure: Failure) -> Iterator[str]:
-    """Yields what is not so in the text that a refused call is told."""
+    """Yields each untrue statement in the text of a rejected call."""
     call = ToolCall(tool, Document(b"", failure.sent), "call", Conversation("c", Rung.HEADER))
     result = add_advice(ToolResult(call, failure), ToolPolicy(tool, check, "t"))
     text = write_feedback(result)

@@ -2,9 +2,9 @@
 
     python -m tests.corpora.run_all DATA_FOLDER
 
-Prints a line for each run and, where something is wrong, the case. Exits 1 if a call was forwarded with other
-arguments than the right ones, a right call was changed or refused, a call under other names was decided otherwise,
-a text was read wrongly, the validation engine and its peers differ, or advice on a schema does not hold.
+Prints a line for each run and, where something is wrong, the case. Exits 1 if one of these is found: a call forwarded
+with wrong arguments, a right call changed or rejected, or a call under other names decided otherwise. The others are a
+text read wrongly, a difference between the validation engine and its peers, and advice on a schema that does not hold.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m tests.corpora.run_differential COMMIT [DATA_FOLDER] [--every N]
 
-The version of a commit (its own git worktree) and this one are served beside each other, each before a tool of its
-own. The calls of the corpora go through both over real sockets, some of them four times in a conversation, in the words
-of each envelope. Compared are the answers (heads and bodies), what the tool saw, the log lines, the metrics, and the
-kept calls with what the model read; times, random ids and ports are left out. Prints the numbers and the first
+The version of a commit (its own git worktree) and this one are served next to each other, each with its own tool. The
+calls of the corpora go through both over real sockets, some of them four times in a conversation, in the words of each
+envelope. The run compares the answers (heads and bodies), the requests at the tool, the log lines, the metrics, and the
+kept calls with the texts for the model. It leaves out times, random ids and ports. Prints the numbers and the first
 differences; exits 1 if there is one.
 """
 
@@ -43,11 +43,11 @@ LEVELS: Final = ("standard", "lenient")
 CONNECTIONS: Final = 8
 # The kept calls are read after so many cases: with their repetitions as many as one page of calls shows.
 _CHUNK: Final = 250
-# One of so many cases is sent four times: the model is told that it repeats itself, and then to stop.
+# One of so many cases is sent four times: the text says that the model repeats itself, and then has it stop.
 _REPEATED: Final = 5
 _PAGE: Final = 500
 _SHOWN: Final = 5
-# What differs from one run to the next: times, and names and ports that a process gives.
+# The differences from one run to the next: times, and names and ports that a process gives.
 _OF_RUN: Final = re.compile(r"[Dd]ate: [^\r]*|\('date', '[^']*'\)|toolcall-proxy-[0-9a-f]{8}|127\.0\.0\.1:\d+")
 _OF_TIME: Final = re.compile(r"timestamp|.*_ms|duration.*|overhead.*|.*seconds|at|started|stages|boot|id|seq|took|time")
 _SERIES: Final = re.compile(r"toolproxy_(?!.*(_bucket|_seconds_sum|_lag|info|config|uptime|start|memory|idle)).*")
@@ -74,7 +74,7 @@ class Served:
     seen: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, kind: str, *shown: Any) -> None:
-        """Notes what somebody saw, without what is of this run alone."""
+        """Notes an observation, without the values that differ between runs."""
         self.seen[kind] += [_OF_RUN.sub("*", one if isinstance(one, str) else _write(one)) for one in shown]
 
     async def ask(self, path: str) -> bytes:
@@ -122,7 +122,7 @@ def _list_calls(data: Path) -> Iterator[tuple[str, Any, Any]]:
 
 
 def write_config(path: Path, cases: list[Case], level: str, listen: int, admin: int, url: str) -> None:
-    """A config with a route of its own for each case, each envelope in turn."""
+    """A config with one route for each case, each envelope in turn."""
     names = list(FORMATS)
     routes = [
         {"path": f"/{number}", "upstream": "tools", "tool": case.tool, "schema": case.schema,
@@ -134,7 +134,7 @@ def write_config(path: Path, cases: list[Case], level: str, listen: int, admin: 
         "version": 1,
         "listen": f"127.0.0.1:{listen}",
         "admin": {"listen": f"127.0.0.1:{admin}"},
-        "second_judge": "off",  # it is asked about a few calls, by chance
+        "second_judge": "off",  # it judges only a few calls, by chance
         "defaults": {"repair": level},
         "upstreams": {"tools": {"url": url, "pool": {"idle": "600s"}}},  # a dropped connection is counted
         "routes": routes,
@@ -158,7 +158,7 @@ def drop_refused(cases: list[Case]) -> list[Case]:
 # --- one version ------------------------------------------------------------------------------------------------------
 @contextlib.asynccontextmanager
 async def serve(tree: Path, folder: Path, name: str, cases: list[Case], level: str) -> AsyncIterator[Served]:
-    """A version as it is served, before a tool of its own."""
+    """A version as it is served, with its own tool."""
     async with tool(replies(answer("200 OK", b'{"a": 1}', JSON_TYPE))) as behind:
         served = Served(hold_port(), hold_port(), folder / f"{name}.log", behind)
         config = folder / f"{name}.yaml"
@@ -184,7 +184,7 @@ async def serve(tree: Path, folder: Path, name: str, cases: list[Case], level: s
 
 
 async def send_cases(served: Served, cases: list[Case], numbers: range) -> None:
-    """Sends some of the cases, each from a conversation of its own, over several connections."""
+    """Sends some of the cases, each from its own conversation, over several connections."""
     answers: dict[str, str] = {}
 
     async def client(start: int) -> None:

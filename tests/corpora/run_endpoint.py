@@ -1,6 +1,6 @@
 """Every recorded MCP server behind one route: all their tools at one address, each called once.
 
-A tool must be listed under its server's name and its own, with its schema as it was; a minimal call of each must reach
+A tool must be listed under its server's name and its own, with its schema unchanged. A minimal call of each must reach
 that server under the tool's own name, with the very arguments.
 """
 
@@ -28,7 +28,7 @@ HEADERS = "Accept: application/json, text/event-stream"
 
 
 class RecordedServers:
-    """All servers at one port, each at a path of its own: `/NUMBER/mcp`."""
+    """All servers at one port, each at its own path: `/NUMBER/mcp`."""
 
     def __init__(self, tools: list[list[dict[str, Any]]]) -> None:
         self._tools = tools

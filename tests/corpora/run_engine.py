@@ -24,7 +24,7 @@ from proxy.core.schema.dialects import normalise
 from proxy.extensions.recording.comparing import rewrite_numeric_bounds
 from tests.corpora.calls import rows
 
-# What is in for a value in turn, and how many places of one call are changed.
+# The values that replace a value in turn, and the number of places of one call that are changed.
 OTHERS: Final[tuple[JsonValue, ...]] = (None, True, 7, 2.5, -1, "", "x", [], ["x"], {}, {"x": 1})
 MAX_PLACES: Final = 12
 

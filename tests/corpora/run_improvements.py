@@ -1,5 +1,5 @@
-"""What the console says to change, over the collected calls: a planted mistake is named with its place, and each
-changed schema that is proposed lets at least as many calls pass as it says.
+"""The console's advice over the collected calls. A planted mistake is named with its place, and each proposed change of
+a schema lets at least as many calls pass as it says.
 
 `wrong` counts a planted mistake that is not named, and a change that lets fewer calls pass than it says.
 """

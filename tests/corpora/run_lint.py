@@ -1,9 +1,9 @@
 """Reads every collected schema as one of an operator's own: what is right stays right.
 
-A finding about one of them is false, unless `TRUE_MISTAKES` names it, which somebody has looked at in its source, or
-the schema accepts the same values without the keyword that the finding calls idle. Schemas that no value can satisfy
-are counted apart. If their cause is a list of values, jsonschema confirms that it refuses each of them. `run_all` exits
-1 for anything else.
+A finding about one of them is false with two exceptions. `TRUE_MISTAKES` names it, because somebody has looked at it in
+its source, or the schema accepts the same values without the keyword that the finding calls idle. Schemas that no value
+can satisfy are counted apart. If their cause is a list of values, jsonschema confirms that it refuses each of them.
+`run_all` exits 1 for anything else.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FOLDERS: Final = ("bfcl", "mcp-tools", "model_calls", "real-failures", "real-fa
 
 
 def lint_of_schemas(data: Path) -> Iterator[tuple[str, Found]]:
-    """Yields what is told of the schemas of each collection."""
+    """Yields the findings in the schemas of each collection."""
     for folder in _FOLDERS:
         yield f"{folder}, read in vain", _examine(_collected(data / folder))
     yield "json-schema-test-suite, read in vain", _examine(_suite(data / "json-schema-test-suite"))

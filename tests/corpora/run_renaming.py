@@ -1,4 +1,4 @@
-"""Runs each collected call beside the same call under other names: the decision, the rules, the places and the
+"""Runs each collected call next to the same call under other names. The decision, the rules, the places and the
 arguments have to be the same at `standard`, since a repair reads no meaning out of a name.
 
 `wrong` counts the calls of which one differs, and a set of which fewer than 95 % of the calls could be renamed.

@@ -51,8 +51,8 @@ def one_meaning(data: Path) -> Iterator[tuple[str, Found]]:
 
 
 def count_rules(data: Path) -> dict[str, Found]:
-    """For every rule its uses at level `lenient` over all sets, by how the call came out: right, wrong, as another call
-    than the one that the model was asked for (`other`), or as one of two meanings (`likely`)."""
+    """Counts for every rule its uses at level `lenient` over all sets, by the outcome of the call. The outcomes are
+    right, wrong, another call than the one that the user asked for (`other`), or one of two meanings (`likely`)."""
     counted = {rule: Counter({"right": 0, "wrong": 0, "other": 0, "likely": 0}) for rule in RULES}
     for call in read_known_calls(data):
         decision = judged(call.schema, call.sent, "lenient", tool=call.tool)

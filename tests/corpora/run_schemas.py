@@ -1,8 +1,8 @@
 """Sends generated calls for every real schema through the proxy: tools of MCP servers and bodies of OpenAPI operations.
 
-A valid call must go on untouched; one whose values were spelt as text (wherever the schema excludes text) must come
-back exactly; one with a model's mistakes may be refused, but what continues is valid and repairing it again changes
-nothing. `run_all` exits 1 where it is otherwise.
+A valid call must be forwarded untouched. One whose values were spelt as text (wherever the schema excludes text) must
+come back exactly. One with a model's mistakes may be rejected, but a forwarded one is valid and repairing it again
+changes nothing. `run_all` exits 1 otherwise.
 """
 
 from __future__ import annotations

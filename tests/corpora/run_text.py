@@ -1,7 +1,8 @@
 """Runs the strict reader and text repair over the collected texts and prints what each level makes of them.
 
-`run_all` exits 1 if a text that must be refused is read, one that must be read is refused, or one is read with another
-meaning than every project gives it. If the projects themselves disagree, `DIFFERING` says why ours is another.
+`run_all` exits 1 if a text that must be refused is read, or one that must be read is refused. It also exits 1 if a text
+is read with another meaning than every project gives it. If the projects themselves disagree, `DIFFERING` says why ours
+is another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The blind trial: 59 answers that were written with the texts alone in sight are accepted.
+"""The blind trial: 59 answers whose authors saw only the texts are accepted.
 
 A changed text has to keep the facts that its answer was made of: the names in it. If one has to go, the trial of
 that call is to be repeated: read what `python -m tests.corpora.blind_trial` writes of it, and nothing else, and answer
@@ -57,7 +57,7 @@ def test_each_call_of_the_trial_has_its_answer() -> None:
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_the_answer_is_accepted_as_it_is_and_its_names_stand_in_the_call_or_the_text(name: str) -> None:
+def test_accepts_the_answer_unchanged_and_its_names_are_in_the_call_or_the_text(name: str) -> None:
     call = next(call for call in calls() if call.id == name)
     text = json.dumps(GIVEN[call.id], ensure_ascii=False)
     decision, _, _ = judge(call.tool, call.schema, text)
@@ -76,7 +76,7 @@ def test_each_hard_call_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", HARD_NAMES)
-def test_the_names_of_the_call_that_a_hard_one_needs_next_stand_in_its_text(name: str) -> None:
+def test_the_text_of_a_hard_call_contains_the_names_of_its_next_call(name: str) -> None:
     call, given = hard()[name]
     text = json.dumps(given, ensure_ascii=False)
     decision, _, policy = judge(call.tool, call.schema, text)

@@ -132,7 +132,7 @@ def test_calls_that_models_really_made_are_sent_right_or_not_at_all() -> None:
         ]
 
 
-def test_generated_calls_of_real_tools_are_left_alone_and_recovered() -> None:
+def test_generated_calls_of_real_tools_stay_untouched_or_are_recovered() -> None:
     runs = {name: dict(found) for name, found in mcp_tools(DATA)}
     assert {"minimal example": 117} == runs["mcp-tools, schemas"]
     assert {"untouched": 702} == runs["mcp-tools, generated calls"]

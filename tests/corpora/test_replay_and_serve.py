@@ -58,7 +58,7 @@ def replay(level: str) -> list[dict[str, Any]]:
 
 
 def write_config(folder: Path, calls: list[dict[str, Any]], level: str, url: str) -> Path:
-    """A config with a route of its own for each call: `/0`, `/1` ..."""
+    """A config with one route for each call: `/0`, `/1` ..."""
     routes = [
         {"path": f"/{number}", "upstream": "tools", "tool": call["tool"], "schema": call["schema"]}
         for number, call in enumerate(calls)

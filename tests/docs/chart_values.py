@@ -2,10 +2,10 @@
 
 python -m tests.docs.chart_values    writes it (`make docs`)
 
-The comment above a key describes it. A line `# @schema {...}` in it is laid over what follows from the default:
-text, number, switch and list have its type, a mapping is closed and has the keys that are there. `$free: true` leaves
-a mapping open (what Kubernetes itself defines), `$config: true` takes the proxy's own config, whose published schema is
-embedded whole, so that a mistake in it is refused by `helm install`.
+The comment above a key describes it. A line `# @schema {...}` in it is laid over what follows from the default: text,
+number, switch and list have its type, a mapping is closed and has the default's keys. `$free: true` leaves a mapping
+open (Kubernetes itself defines it). `$config: true` takes the proxy's own config: its published schema is embedded
+whole, so that `helm install` rejects a mistake in it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Value:
         return self.key.rsplit(".", 1)[-1]
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of what may stand there."""
+        """The JSON Schema of the values that it allows."""
         own = dict(self.laid_over)
         free, config = own.pop("$free", False), own.pop("$config", False)
         made: dict[str, Any] = {"description": self.text}
@@ -96,8 +96,8 @@ def flat(some: tuple[Value, ...]) -> Iterator[Value]:
 
 
 def config_schema() -> dict[str, Any]:
-    """schemas/config.schema.json as a values file is held against it: a draft that every Helm knows, and with what the
-    chart puts right itself (`off` read as false) or cannot know yet (references)."""
+    """schemas/config.schema.json in the form that validates a values file. It has a draft that every Helm knows, and
+    allows values that the chart itself corrects (`off` read as false) or cannot know yet (references)."""
     written = json.loads(CONFIG_SCHEMA.read_text(encoding="utf-8"))
     return {key: _part_as_value(key, written[key]) for key in ("properties", "$defs")}
 
@@ -117,7 +117,7 @@ def _as_value(schema: Any) -> Any:
 
 
 def _part_as_value(keyword: str, value: Any) -> Any:
-    """Returns what stands behind one keyword of a schema."""
+    """Returns the value of one keyword of a schema."""
     if keyword in ("default", "enum", "const"):
         return value
     if keyword in ("properties", "patternProperties", "$defs"):  # their keys are names
@@ -126,7 +126,7 @@ def _part_as_value(keyword: str, value: Any) -> Any:
 
 
 def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a value that may also be text with a reference, `${NAME}`: what it stands for is not known yet."""
+    """The schema of a value that may also be text with a reference, `${NAME}`, whose value is not known yet."""
     if isinstance(schema.get("pattern"), str):
         return schema | {"pattern": f"{schema['pattern']}|{_REFERENCE}"}
     short = schema.get("type") in ("integer", "number", "boolean") or schema.get("minLength", 0) > 1

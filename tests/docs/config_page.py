@@ -81,7 +81,7 @@ def _write_row(key: str, schema: JsonValue) -> str:
 
 
 def make_page(text: str) -> str:
-    """The page with the rows of the schema's keys in place of its own."""
+    """The page with the rows of the schema's keys in place of its old rows."""
     keys = list_all_keys()
     lines: list[str] = []
     in_table = False

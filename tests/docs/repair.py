@@ -286,7 +286,7 @@ def _find_refused(rule: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A text in code; one with backquotes stands between two."""
+    """A text in code; one with backquotes has two around it."""
     shown = _cell(text.replace("\n", "\\n")) or "(no body)"
     return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 

@@ -112,8 +112,8 @@ MACHINES = "toolcall-proxy/feedback"
 DETAILS: tuple[Detail, Detail] = ("compact", "full")
 SHORT = replace(REFUSED, accepts=(), example="")
 
-# What an answer repeats of the one before it is left out on the page: each key is a text of SENTENCES, each value the
-# line from which on `…` is in its place.
+# The page leaves out repeated lines of an answer. Each key is a text of SENTENCES, each value the line from which on
+# `…` is in its place.
 CUT = {"sent again": "Errors:", "escalation": "Errors:"}
 
 
@@ -126,7 +126,7 @@ def text(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A format as the page shows it: the sentence and all errors but the first stand there once."""
+    """A format as the page shows it: the page has the sentence, and all errors but the first, only once."""
     result = SENTENCES["container"] if name == "hpd" else SHORT
     body = json.loads(render_failure(result, name, "category", detail="compact").body)
     if name == "mcp":  # the part for machines is on the page once, at `tool_result`
@@ -180,17 +180,17 @@ def shorten(value: JsonValue) -> JsonValue:
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-def test_a_feedback_stands_on_the_page_as_it_is_made(name: str) -> None:
+def test_the_page_shows_a_feedback_as_it_is_made(name: str) -> None:
     assert f"```text\n{text(name)}\n```" in PAGE
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_format_stands_on_the_page_as_it_is_made(name: str) -> None:
+def test_the_page_shows_a_format_as_it_is_made(name: str) -> None:
     assert f"## `{name}`" in FORMATS_PAGE
     assert f"```json\n{shown(name)}\n```" in FORMATS_PAGE
 
 
-def test_the_whole_part_for_machines_stands_on_the_page_as_it_is_made() -> None:
+def test_the_page_shows_the_whole_part_for_machines_as_it_is_made() -> None:
     assert f"```json\n{shown_more('tool_result')}\n```" in FORMATS_PAGE
 
 
@@ -200,7 +200,7 @@ def test_a_header_is_explained(header: str) -> None:
     assert f"| `{header}` |" in PAGE
 
 
-def test_defaults_and_closed_lists_stand_on_the_page() -> None:
+def test_the_page_names_defaults_and_closed_lists() -> None:
     limits, attempts = FeedbackLimits(), AttemptsPolicy()
     expected = [
         f"`max_errors` {limits.max_errors}",

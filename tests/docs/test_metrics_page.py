@@ -31,7 +31,7 @@ def test_what_is_shown_is_what_the_catalogue_describes() -> None:
     }
 
 
-def test_what_stands_beside_gominds_names_exists() -> None:
+def test_the_expressions_next_to_gominds_names_exist() -> None:
     assert [] == [mistake for expression in GOMIND.values() for mistake in mistakes(expression)]
 
 

@@ -35,13 +35,13 @@ def test_every_text_says_what_a_level_means_in_the_same_words() -> None:
     assert f"#   lenient   {LEVEL_MEANINGS['lenient']}: " in (root / "config.example.yaml").read_text(encoding="utf-8")
 
 
-def test_the_names_of_tools_on_the_page_stand_for_what_it_says() -> None:
+def test_the_names_of_tools_on_the_page_have_the_stated_outcome() -> None:
     for rule, find in (("tool_name_trim", trim), ("tool_name_fold", unfold)):
         sent, made, left = NAMES[rule]
         assert (made, None) == (find(sent, {made}), find(left, {made}))
 
 
-def test_every_rule_has_cases_where_the_page_says_they_stand() -> None:
+def test_every_rule_has_cases_in_the_place_that_the_page_names() -> None:
     elsewhere = {rule.name for rule in RULES.values() if rule.kind in {"name", "output"}}
     assert set(NAMES) <= elsewhere
     assert [] == [rule for rule in RULES if rule not in elsewhere and not (APPLIES.get(rule) and LEAVES.get(rule))]

@@ -54,7 +54,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def sources(shown_by: str) -> str:
-    """Returns what stands in the tests that a row names: a whole scenario, or one function with the constants of its
+    """Returns the source of the tests that a row names: a whole scenario, or one function with the constants of its
     file."""
     found = []
     for named in re.findall(r"`([^`:]+\.(?:yaml|py))(?:::(test_\w+))?`", shown_by):
@@ -109,7 +109,7 @@ def test_every_numbered_requirement_has_a_row() -> None:
     assert numbered == [row for row, _, _ in ROWS if row.startswith(("FR-", "NFR-"))]
 
 
-def test_no_row_stands_twice() -> None:
+def test_no_row_appears_twice() -> None:
     assert len(ROWS) == len({row for row, _, _ in ROWS})
 
 

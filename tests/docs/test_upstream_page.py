@@ -1,4 +1,4 @@
-"""docs/upstream.md says what the rules say: its tables are made here and have to stand there."""
+"""docs/upstream.md agrees with the rules: the tests make its tables and look for them there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.core.test_backoff import CATEGORIES, DECISION_FLOW, DECISION_MATRIX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstream.md").read_text()
 
-# What each row of the table of statuses means.
+# The statuses in each row of the table of statuses.
 STATUS_ROWS = {
     "400, 409, 422": (400, 409, 422),
     "401, 403": (401, 403),

@@ -11,12 +11,12 @@ from proxy.core import decide
 from proxy.core.model.values import CheckedCall
 from proxy.hooks import Answer, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
 
-# What hooks were told, in the order in which they were asked.
+# The calls of hooks, in their order.
 TOLD: Final[list[tuple[str, str, object]]] = []
 
 
 class Witness(Hook):
-    """Writes down what it is told at every point."""
+    """Writes down every call of the hook and its argument."""
 
     def __init__(self, name: str = "witness") -> None:
         self.name = name

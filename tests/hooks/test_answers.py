@@ -32,7 +32,7 @@ def nothing_was_written_down_yet() -> Iterator[None]:
 
 
 async def ask(reply: bytes, *hooks: str, route: str = "", body: bytes = GOOD):  # type: ignore[no-untyped-def]
-    """What a client gets, and what a proxy with these hooks wrote into its log."""
+    """Returns the client's answer, and the proxy with these hooks."""
     async with (
         tool(replies(reply)) as server,
         proxied(ROUTES % route, server.url, hooks=f"[{', '.join(hooks)}]") as proxy,
@@ -51,13 +51,13 @@ async def test_a_hook_sees_the_answer_and_the_arguments_that_were_sent_and_chang
     assert (200, b'{"sun": true}') == (seen.status, seen.body)
 
 
-async def test_a_coded_answer_is_shown_without_its_coding_and_goes_on_with_it() -> None:
+async def test_a_hook_sees_an_answer_without_its_coding_and_the_client_gets_it_with_it() -> None:
     coded = gzip.compress(b'{"sun": false}')
     seen, _ = await ask(answer("200 OK", coded, JSON_TYPE, "Content-Encoding: gzip"), hook("Witness"))
     assert ([(GOOD, 200, {"sun": False}, True)], coded) == (answers(), seen.body)
 
 
-async def test_an_answer_that_is_too_long_is_shown_by_its_head_alone_and_goes_on_whole() -> None:
+async def test_a_hook_sees_only_the_head_of_a_long_answer_and_the_client_gets_all() -> None:
     long = b'"' + b"x" * (1024 * 1024) + b'"'
     seen, _ = await ask(answer("200 OK", long, JSON_TYPE), hook("Witness"))
     assert ([(GOOD, 200, None, False)], long) == (answers(), seen.body)

@@ -1,4 +1,4 @@
-"""Hooks in the real app: what they are told, what they may do, and what they cannot."""
+"""Hooks in the real app: their arguments, the actions that they may take, and those that they cannot."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def hooked(*hooks: str, routes: str = WEATHER, **keys: str) -> AsyncIterat
         yield proxy, server.seen
 
 
-async def test_a_hook_is_told_at_every_point_what_has_come_about() -> None:
+async def test_a_hook_gets_the_state_of_the_call_at_every_point() -> None:
     async with hooked(hook("Witness")) as (proxy, _):
         await proxy.post("/weather", MENDED)
         await proxy.post("/weather", BAD, "X-Conversation-Id: c")
@@ -86,7 +86,7 @@ async def test_a_filter_reads_texts_and_bytes_that_are_not_utf_8_do_not_harm_it(
     ] == [row[1:] for row in TOLD]  # fmt: skip
 
 
-async def test_hooks_are_asked_in_the_order_of_the_config_and_the_first_word_ends_the_asking() -> None:
+async def test_runs_hooks_in_the_order_of_the_config_until_one_decides() -> None:
     told_by = [hook("Witness", {"name": name}) for name in ("a", "b")]
     async with hooked(told_by[0], hook("Says", {"refuse": "No."}), told_by[1]) as (proxy, seen):
         said = await proxy.post("/weather", GOOD)
@@ -108,7 +108,7 @@ async def test_a_refusal_is_read_by_the_model_and_costs_no_attempt() -> None:
     assert False is told(said[0])["error"]["retryable"]
 
 
-async def test_an_answer_stands_in_for_the_tools() -> None:
+async def test_an_answer_of_a_hook_replaces_the_tools() -> None:
     async with hooked(hook("Says", {"answer": {"cached": [1.5]}})) as (proxy, seen):
         said = await proxy.post("/weather", GOOD)
         metrics = (await proxy.ask_admin("/metrics")).body.decode()
@@ -135,7 +135,7 @@ async def test_what_a_hook_changes_for_the_worse_does_not_reach_the_tool() -> No
     assert (400, "INVALID_ARGUMENTS") == code(said)
 
 
-async def test_changed_arguments_stand_in_the_place_of_those_sent() -> None:
+async def test_changed_arguments_replace_those_sent() -> None:
     catalogue = "{weather: {schema: {type: object, properties: {lat: {type: number}}, required: [lat]}}}"
     body = b'{ "id": 1, "tool": "weather", "arguments": {"lat": 5} }'
     async with hooked(hook("Says", {"change": {"lat": 7}}), routes=DISPATCH, tools=catalogue) as (proxy, seen):

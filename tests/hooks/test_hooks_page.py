@@ -1,4 +1,4 @@
-"""docs/hooks.md: its example is loaded as it stands and does what the page says; its tables are the code's."""
+"""docs/hooks.md: its example is loaded unchanged and does what the page says; its tables are the code's."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_the_example_lets_each_token_use_the_tools_of_its_role() -> None:
 
 
 @pytest.mark.usefixtures("rbac")
-def test_the_example_passes_the_check_and_a_slip_is_told_with_its_line(tmp_path: Path) -> None:
+def test_the_example_passes_the_check_and_a_slip_is_reported_with_its_line(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text("version: 1\nroutes: {/a: {upstream: none, tool: x, schema: {}}}\n" + BLOCKS["yaml"])
     assert [] == check_hooks(load(config, {}).config.hooks, str(config))
@@ -90,7 +90,7 @@ def test_the_check_on_the_command_line_says_the_same(tmp_path: Path) -> None:
         )
 
 
-def test_the_check_names_routes_on_which_no_hook_is_asked(tmp_path: Path) -> None:
+def test_the_check_names_routes_without_hooks(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(
         "version: 1\nupstreams: {m: {url: 'http://127.0.0.1:9'}}\n"

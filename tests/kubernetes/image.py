@@ -1,12 +1,12 @@
-"""The Dockerfile without Docker: its steps in a clean folder. What it builds there is then run as the image would be,
-and the file system that it lays out for the image is looked through.
+"""The Dockerfile without Docker: its steps in a clean folder. The result is then run as the image would be, and a test
+looks through the file system that the Dockerfile lays out for the image.
 
 python -m tests.kubernetes.image    takes half a minute, and asks the package index for what the lock names
 
 Each absolute folder that the file names (`/src`, `/opt/toolcall-proxy` ...) is one below the clean folder, `python` of
-a base image is this interpreter's own base. If this machine lets it (root, mount namespaces), the result runs as
-the image's user, without any capability, on a root file system that is read-only. What this cannot show: the base image
-itself, and its layers.
+a base image is this interpreter's own base. If this machine lets it (root, mount namespaces), the result runs as the
+image's user, without any capability, on a root file system that is read-only. Not covered: the base image itself, and
+its layers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Step:
 
     @property
     def words(self) -> list[str]:
-        """Its arguments; a JSON list where it is one."""
+        """Its arguments; the items if it is a JSON list."""
         listed = self.rest[self.rest.find("[") :]
         return list(json.loads(listed)) if self.rest.endswith("]") else shlex.split(self.rest)
 

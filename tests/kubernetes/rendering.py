@@ -35,7 +35,8 @@ _HOME: Final = tempfile.TemporaryDirectory(prefix="helm")
 
 @cache
 def program(name: str) -> str:
-    """The path of a program that `.ci/helm` builds. Skips the test without it; on CI, where it has to be, it fails."""
+    """The path of a program that `.ci/helm` builds. Skips the test without it; on CI, which has to have it, it
+    fails."""
     built = ROOT / ".tools" / name
     found = str(built) if built.is_file() else shutil.which(name)
     if found is None:

@@ -303,7 +303,7 @@ def test_the_config_is_one_that_the_proxy_serves(name: str, tmp_path: Path) -> N
 
 
 def alternatives(schema: Any) -> Iterator[Any]:
-    """Yields what may stand at a place of the config, one schema after the other."""
+    """Yields the schemas of a place of the config, one after the other."""
     schema = CONFIG_SCHEMA["$defs"].get(schema.get("$ref", "").rsplit("/", 1)[-1], schema)
     yield schema
     for branch in schema.get("anyOf", ()):
@@ -382,7 +382,7 @@ def test_schemas_lie_beside_the_config_and_only_file_names_are_rewritten() -> No
     assert [{"name": "tools-toolcall-proxy"}] == mounts
 
 
-def test_no_secret_stands_in_a_config_map() -> None:
+def test_no_config_map_contains_a_secret() -> None:
     manifests = render("gateway-scaled")
     config = yaml.safe_load(files_of(manifests)["config.yaml"])
     assert "${file:/run/secrets/toolcall-proxy/admin-token}" == config["admin"]["token"]
@@ -404,7 +404,7 @@ def notes(name: str, **values: object) -> str:
     return done.stdout.partition("NOTES:")[2]
 
 
-def test_the_notes_say_where_it_is_and_warn_of_what_is_likely_wrong() -> None:
+def test_the_notes_name_the_address_and_warn_of_likely_mistakes() -> None:
     plain = notes("tool")
     assert "takes calls at http://tools-toolcall-proxy.default:80" in plain
     assert "its tool is kept alive for 20 s, and has 300 s in all" in plain

@@ -1,4 +1,4 @@
-"""How a pod ends: the hooks, the order of the containers, and arithmetic that fails with its numbers."""
+"""The end of a pod: the hooks, the order of the containers, and arithmetic that fails with its numbers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_further_init_containers_run_before_the_sidecar() -> None:
     assert ["first", "toolcall-proxy"] == [each["name"] for each in spec["initContainers"]]
 
 
-def test_an_ordinary_container_and_a_gateway_drain_on_their_sigterm_alone() -> None:
+def test_sigterm_is_enough_to_drain_an_ordinary_container_and_a_gateway() -> None:
     for case in ("tool-plain", "gateway"):
         manifests = render(case)
         assert "initContainers" not in pod_of(manifests)["spec"]
@@ -147,7 +147,7 @@ def test_clusters_without_the_sleep_action_sleep_by_command() -> None:
     assert {"preStop": {"exec": {"command": ["sleep", "20"]}}} == tool["lifecycle"]
 
 
-def test_clusters_without_native_sidecars_are_told_so() -> None:
+def test_rejects_clusters_without_native_sidecars() -> None:
     words = "Kubernetes v1.28.3 runs no native sidecars (1.29 and newer do): set sidecar.native: false"
     assert words == refusal("tool", version="1.28.3")
     assert render("tool-plain", version="1.28.3")

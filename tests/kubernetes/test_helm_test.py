@@ -34,7 +34,7 @@ TLS = {
 }
 
 
-async def test_a_certificate_of_a_private_authority_is_trusted_by_its_name_and_told_without_it(tmp_path: Path) -> None:
+async def test_trusts_a_private_authority_by_its_file_and_names_the_certificate_without_it(tmp_path: Path) -> None:
     authority(tmp_path)
     certificate(tmp_path, "proxy", "DNS:localhost")
     listen = f"{{host: 127.0.0.1, port: 0, tls: {{cert: {tmp_path}/proxy.pem, key: {tmp_path}/proxy.key}}}}"
@@ -58,7 +58,7 @@ async def test_a_certificate_of_a_private_authority_is_trusted_by_its_name_and_t
 
 
 @pytest.mark.parametrize("kind", ["secret", "configMap"])
-def test_the_authority_is_mounted_alone(kind: str) -> None:
+def test_mounts_only_the_authority(kind: str) -> None:
     values: dict[str, Any] = TLS | {"test__authority": {kind: "mine", "key": "root.pem"}}
     pod = of_kind(render("tool", **values), "Pod")
     must_be_valid(pod)
@@ -83,7 +83,7 @@ def read_notes(*words: str | Path) -> str:
     return done.stdout.rpartition("NOTES:\n")[2]
 
 
-def test_the_notes_of_an_injector_name_the_annotation_and_no_config_map_of_its_own() -> None:
+def test_the_notes_of_an_injector_name_the_annotation_and_no_config_map() -> None:
     notes = read_notes("--set", "shape=library", "--set", "injector.enabled=true")
     assert '{"annotations": {"toolcall-proxy/inject": "weather-toolcall-proxy"}}' in notes
     assert "inj-toolcall-proxy" not in notes
@@ -92,7 +92,7 @@ def test_the_notes_of_an_injector_name_the_annotation_and_no_config_map_of_its_o
 
 # --- Events -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("case", "account"), [("tool", "tools-toolcall-proxy"), ("library", "default")])
-def test_events_bring_the_one_right_they_need_and_a_token_for_the_proxy_alone(case: str, account: str) -> None:
+def test_events_bring_the_one_right_they_need_and_a_token_only_for_the_proxy(case: str, account: str) -> None:
     manifests = render(case, events__enabled=True)
     for manifest in manifests:
         if manifest["kind"] in ("Role", "RoleBinding", "Deployment"):

@@ -1,8 +1,8 @@
 """The rendered pod, run here: its containers as processes, its config mounted as kubelet mounts it, its hooks and
 signals in kubelet's order, under load. No cluster, but every command, file, port and second is that of the chart.
 
-What is in for the cluster: a call is sent only while the pod is an endpoint, and it stops being one a moment after
-it is to end, which is the order in which EndpointSlices and kube-proxy learn of it.
+In place of the cluster, a call is sent only while the pod is an endpoint. The pod stops being one a moment after its
+end begins, which is the order in which EndpointSlices and kube-proxy learn of it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.large
 
 CONFIG_FOLDER: Final = "/etc/toolcall-proxy"
 GOOD: Final = b'{"lat": 48.85, "lon": 2.35}'
-# From the end of a pod to the last load balancer that knows; far less than drain.seconds, as in a cluster: on a busy
-# machine a call that was sent before arrives much later.
+# From the end of a pod to the last load balancer that knows. It is far less than drain.seconds, as in a cluster: on a
+# busy machine a call that was sent before arrives much later.
 PROPAGATION: Final = 0.3
 # Between two calls of a client: enough calls to find a gap of milliseconds, and the machine is left to other tests.
 PAUSE: Final = 0.004
@@ -64,7 +64,7 @@ class Pod:
         self.mount = Mounted(self.folder, self.files())
 
     def files(self) -> dict[str, str]:
-        """The config's files; a pod has an address of its own, a process here has loopback."""
+        """The config's files; a pod has its own address, a process here has loopback."""
         return {name: text.replace("0.0.0.0", "127.0.0.1") for name, text in files_of(self.manifests).items()}
 
     def update(self, **values: Any) -> None:
@@ -126,7 +126,7 @@ class Pod:
         assert [] == ended, "".join((self.folder.parent / f"{each}.log").read_text() for each in ended)
 
     async def until_draining(self) -> None:
-        """Waits until the proxy drains. It stays ready meanwhile."""
+        """Waits until the proxy drains. It stays ready all the time."""
         async with asyncio.timeout(300):
             while not json.loads(await self.ask_drain())["draining"]:
                 await asyncio.sleep(0.02)
@@ -196,7 +196,7 @@ async def listening(port: int, pod: Pod) -> None:
 
 
 async def no_endpoint_any_more(pod: Pod, stage: list[str]) -> None:
-    """What the cluster does once the pod is to end."""
+    """Acts as the cluster does once the pod has to end."""
     await pod.until_draining()
     stage.append("draining")
     await asyncio.to_thread(time.sleep, PROPAGATION)  # by the wall clock, as the drain
@@ -248,7 +248,7 @@ async def unhurried(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     await writer.drain()
 
 
-async def test_a_gateway_ends_on_sigterm_alone_and_loses_no_call_however_long(tmp_path: Path) -> None:
+async def test_sigterm_is_enough_to_end_a_gateway_and_loses_no_call_however_long(tmp_path: Path) -> None:
     stage = ["before"]
     async with tool(unhurried) as server:
         values = {"shape": "gateway", "drain__seconds": 5, "config__upstreams": {"tool": {"url": server.url}}}
@@ -284,7 +284,7 @@ async def helm_test(pod: Pod, **environ: str) -> subprocess.CompletedProcess[str
     )
 
 
-async def test_helm_test_fails_where_an_answer_is_another_than_was_asked_for(tmp_path: Path) -> None:
+async def test_helm_test_fails_if_an_answer_differs_from_the_expected_one(tmp_path: Path) -> None:
     async with running("tool", tmp_path) as pod:
         right = await helm_test(pod)
         bad = {"path": "/tools/weather", "body": {"lat": []}, "status": 200}

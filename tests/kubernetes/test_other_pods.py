@@ -105,7 +105,7 @@ def test_of_two_the_one_that_is_meant_is_named(tmp_path: Path) -> None:
     assert "tools-two" == pod_of(manifests)["metadata"]["labels"]["toolcall-proxy"]
 
 
-def test_a_chart_that_forgot_the_dependency_is_told_so(tmp_path: Path) -> None:
+def test_rejects_a_chart_that_forgot_the_dependency(tmp_path: Path) -> None:
     chart = foreign(tmp_path)
     # The template is there all the same: by a copy, as some do.
     for part in CHART.glob("templates/_*.tpl"):
@@ -115,7 +115,7 @@ def test_a_chart_that_forgot_the_dependency_is_told_so(tmp_path: Path) -> None:
     assert "no such chart among the dependencies of this one: add it to Chart.yaml" in template(chart=chart).stderr
 
 
-def test_the_tools_readiness_is_asked_through_the_proxy_as_in_our_own_pods(tmp_path: Path) -> None:
+def test_probes_the_tools_readiness_through_the_proxy_as_in_our_own_pods(tmp_path: Path) -> None:
     own = pod_of(render("tool"))["spec"]["containers"][0]["readinessProbe"]
     asked = {"path": "/readyz/upstream/app", "port": 9091}
     assert {**own, "httpGet": asked} == app_of(render(chart=foreign(tmp_path)))["containers"][0]["readinessProbe"]
@@ -146,7 +146,7 @@ def test_a_parent_chart_switches_it_on_and_off_by_the_usual_condition(tmp_path: 
 @pytest.mark.parametrize(
     ("key", "value"), [("podDisruptionBudget", {"enabled": True}), ("drain", {"seconds": 60, "toolSleepSeconds": 3})]
 )
-def test_mistakes_in_its_values_are_told_through_the_other_chart(key: str, value: Any, tmp_path: Path) -> None:
+def test_reports_mistakes_in_its_values_through_the_other_chart(key: str, value: Any, tmp_path: Path) -> None:
     done = template(chart=foreign(tmp_path), **{f"toolcall-proxy__{key}": value})
     assert (1, True) == (done.returncode, f"toolcall-proxy: {key}" in done.stderr)
 

@@ -1,4 +1,4 @@
-"""Ingress and HTTPRoute: off by default, and both lead to the Service alone."""
+"""Ingress and HTTPRoute: off by default, and both lead only to the Service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BACKEND = {"service": {"name": "tools-toolcall-proxy", "port": {"number": 8000}}
 
 
 @pytest.mark.parametrize("shape", ["gateway", "tool"])
-def test_nothing_is_published_unless_it_is_asked_for(shape: str) -> None:
+def test_publishes_nothing_by_default(shape: str) -> None:
     assert set() == {"Ingress", "HTTPRoute"} & {manifest["kind"] for manifest in render(shape)}
 
 

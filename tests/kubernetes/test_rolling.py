@@ -97,7 +97,7 @@ def test_the_chart_knows_every_section_that_a_running_proxy_takes_over() -> None
     assert (reload._LIVE - made) | added | policy == set(listed.split())
 
 
-def test_a_newer_chart_alone_rolls_no_pod() -> None:
+def test_a_newer_version_of_the_chart_rolls_no_pod() -> None:
     assert not {"helm.sh/chart", "app.kubernetes.io/managed-by"} & set(pod_of(render("tool"))["metadata"]["labels"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-# What was shared with jobs of this child.
+# The payloads that were shared with jobs of this child.
 SHARED: list[bytes] = []
 
 

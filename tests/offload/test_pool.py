@@ -78,11 +78,11 @@ async def test_a_payload_that_does_not_fit_into_a_child_is_given_up(pool: Offloa
     assert GaveUp(Limit.MEMORY) == await pool.run(f"{JOBS}:echo", bytes(300 << 20), seconds=60)
 
 
-async def test_a_child_that_ends_is_told_with_its_exit_code(pool: OffloadPool) -> None:
+async def test_reports_a_child_that_ends_with_its_exit_code(pool: OffloadPool) -> None:
     assert GaveUp(Limit.CRASH, "exit 7") == await pool.run(f"{JOBS}:die", b"", seconds=60)
 
 
-async def test_an_exception_is_told_by_its_name_and_never_by_its_text(pool: OffloadPool) -> None:
+async def test_reports_an_exception_by_its_name_and_never_by_its_text(pool: OffloadPool) -> None:
     assert GaveUp(Limit.CRASH, "ValueError") == await pool.run(f"{JOBS}:quote_a_value", b"value", seconds=60)
 
 

@@ -23,8 +23,8 @@ KINDS: Final = {
 
 @dataclass(frozen=True)
 class Stage:
-    """Who can be reached where. `direct` are the servers' own ports; by server and kind, as in `high-clean`, a client
-    asks at `front` and the proxy at `back`."""
+    """The addresses of all parties. `direct` are the servers' own ports; by server and kind, as in `high-clean`, a
+    client calls `front` and the proxy calls `back`."""
 
     direct: dict[str, int]
     front: dict[str, Tap]

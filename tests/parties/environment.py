@@ -39,7 +39,7 @@ PATIENCE: Final = 600
 
 
 def needs(*names: str) -> None:
-    """Skips a test whose environments are not made of these lists; on CI, where they have to be, the test fails."""
+    """Skips a test whose environments are not made of these lists; on CI, which has to have them, the test fails."""
     if missing := [name for name in names if not _is_made(name)]:
         how = f"no .parties/{' and .parties/'.join(missing)} here: run .ci/parties"
         if os.environ.get("CI") == "true":

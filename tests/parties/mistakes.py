@@ -19,7 +19,7 @@ BOOK: Final[dict[str, Any]] = {
     "tags": ["a", "b"],
     "place": {"city": "Bath", "floor": 2},
 }
-# What servers add of their own accord where a call leaves it out.
+# Defaults that servers may add to a call without them.
 DEFAULTS: Final[tuple[dict[str, Any], ...]] = ({}, {"shelf": 0}, {"shelf": 0, "note": None})
 ABSENT: Final = object()
 # How an escalation begins: a name that no tool has belongs to no route's `attempts`, so it counts for all clients.
@@ -28,8 +28,9 @@ _ESCALATED: Final = "validation failed after 3 attempts"
 
 @dataclass(frozen=True)
 class Mistake:
-    """One damaged call. `arrives`: what the tool has to be called with; `names`: what the model has to be told of where
-    that is not put right. `likely`: what it is called with at the level `lenient`, which mends what is only likely.
+    """One damaged call. `arrives`: the arguments that the tool has to get. `names`: the words that the model has to
+    read if the call is not repaired. `likely`: the arguments at the level `lenient`, which also makes repairs that are
+    only likely.
     """
 
     name: str

@@ -23,7 +23,7 @@ META: Final = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: status, headers with lower-case names, body, and the JSON-RPC message in it (None: no such)."""
+    """An answer: status, headers with lower-case names, body, and the JSON-RPC message in it (None: no such)."""
 
     status: int
     headers: dict[str, str]
@@ -93,7 +93,7 @@ def exchanged(url: str, method: str, headers: dict[str, str], body: str | None) 
         answer = connection.getresponse()
         media_type = answer.headers.get("content-type", "")
         text = "" if method == "GET" and answer.status == 200 else answer.read().decode()
-        # What servers make again for each answer.
+        # Text that servers make again for each answer.
         return answer.status, media_type, _FRESH.sub("", text)
     finally:
         connection.close()

@@ -1,7 +1,5 @@
-"""A recording socket: is between two parties, passes every byte on, and remembers what was said.
-
-It reads nothing while it passes on, so a party can be as slow, and close as early, as it likes. What was recorded is
-read afterwards, as HTTP/1.1.
+"""A recording socket: is between two parties, passes every byte on, and remembers it. It reads nothing while it passes
+on, so a party can be as slow, and close as early, as it likes. The record is read afterwards, as HTTP/1.1.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class Exchange:
 
 @dataclass
 class _Reader:
-    """What httptools calls; one for each direction of a connection."""
+    """The callbacks of httptools; one object for each direction of a connection."""
 
     said: list[Said] = field(default_factory=list)
     fields: list[tuple[str, str]] = field(default_factory=list)
@@ -87,7 +85,7 @@ def _messages(data: bytes, is_request: bool) -> list[Said]:
 
 @dataclass
 class _Record:
-    """One connection: what was sent and what came back, and how many exchanges of it were told already."""
+    """One connection: the sent and the received bytes, and how many of its exchanges were returned already."""
 
     sent: bytearray = field(default_factory=bytearray)
     received: bytearray = field(default_factory=bytearray)
@@ -102,7 +100,7 @@ class _Record:
 
 
 class Tap:
-    """Listens on a port of its own and passes on to another."""
+    """Listens on its own port and passes on to another."""
 
     def __init__(self, target: int) -> None:
         self.target = target

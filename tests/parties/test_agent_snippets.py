@@ -82,7 +82,8 @@ PACKAGES = {"requests": "requests", "openai": "openai", "anthropic": "anthropic"
 
 
 def find_python(package: str) -> Path:
-    """The interpreter of the environment that has a package; skips by name where none has, and fails where CI runs."""
+    """The interpreter of the environment that has a package. If none has it, skips the test by name; on CI, fails
+    it."""
     for environment in ("py1", "py2", "sdk"):
         folders = (PARTIES / environment).glob("lib/python*/site-packages")
         if any((folder / package).is_dir() and (folder / "requests").is_dir() for folder in folders):

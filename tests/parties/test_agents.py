@@ -1,4 +1,4 @@
-"""Agent frameworks with a scripted model: a refused call is told to the model in our words, and the run goes on."""
+"""Agent frameworks with a scripted model: the model reads our words about a rejected call, and the run continues."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CLEAN: Final = [BOOK, {**BOOK, "title": "Persuasion"}]
 
 @pytest.fixture(scope="module")
 def told(stage: Stage) -> dict[str, list[Any]]:
-    """Returns what each framework's model was told, job by job: a wrong and a mended call at each server, then clean
-    calls without and with the proxy."""
+    """Returns the texts that each framework's model read, job by job: a wrong and a corrected call at each server, then
+    clean calls without and with the proxy."""
     jobs: list[Any] = [[stage.url(server), WRONG] for server in SERVERS]
     jobs += [[stage.direct_url("high"), CLEAN], [stage.url("high"), CLEAN]]
     program = [python("py1"), str(HERE / "clients" / "loops.py")]
@@ -34,7 +34,9 @@ def told(stage: Stage) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_model_is_told_what_is_wrong_and_goes_on(framework: str, server: str, told: dict[str, list[Any]]) -> None:
+def test_a_model_learns_what_is_wrong_and_the_run_continues(
+    framework: str, server: str, told: dict[str, list[Any]]
+) -> None:
     seen = told[framework][SERVERS.index(server)]
     refused, ordered = seen["told"]
     assert "Validation failed for tool 'book'" in refused

@@ -38,14 +38,14 @@ COLLAPSED: Final = [
 
 @dataclass(frozen=True)
 class Run:
-    """One client's run: what it was told, by `kind/server`, and what was said on the wire of its clean sessions."""
+    """One client's run: its answers, by `kind/server`, and the exchanges on the wire of its clean sessions."""
 
     told: dict[str, Any]
     front: dict[str, list[Exchange]]
     back: dict[str, list[Exchange]]
 
     def of(self, kind: str) -> dict[str, Any]:
-        """Returns what the servers of one kind told, by name."""
+        """Returns the answers of the servers of one kind, by name."""
         return {key.partition("/")[2]: told for key, told in self.told.items() if key.startswith(f"{kind}/")}
 
 
@@ -100,7 +100,7 @@ def test_no_mistake_arrives_wrong_or_is_lost(client: str, runs: dict[str, Run]) 
         }, server
 
 
-def test_what_is_only_likely_is_mended_where_that_is_asked_for(runs: dict[str, Run]) -> None:
+def test_makes_likely_repairs_at_the_lenient_level(runs: dict[str, Run]) -> None:
     for server, told in runs["mcp1"].of("lenient").items():
         assert {mistake.name: "" for mistake in OBJECTS} == {
             mistake.name: verdict(mistake, answer, lenient=True)

@@ -1,7 +1,7 @@
 """The servers that people run: filesystem, git, fetch and Playwright, seen by the Inspector's CLI.
 
-A client's config starts one of them behind `toolcall-proxy stdio`, and all of them are behind one route: what is
-listed through the proxy is what is listed without, and calls with numbers as text do what was meant.
+A client's config starts one of them behind `toolcall-proxy stdio`, and all of them are behind one route. The list
+through the proxy is the list without it, and calls with numbers as text do what was meant.
 """
 
 from __future__ import annotations

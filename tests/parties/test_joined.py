@@ -47,7 +47,7 @@ def test_every_client_calls_every_server_at_one_address(client: str, endpoint: s
 
 
 @pytest.mark.parametrize("client", ["mcp1", "mcp2-modern", "ts2"])
-def test_mistakes_are_judged_by_the_schema_of_their_own_server(client: str, endpoint: str) -> None:
+def test_validates_mistakes_by_the_schema_of_their_server(client: str, endpoint: str) -> None:
     for server in ("low", "web-ts1"):
         calls = [[f"{server}_{name}", arguments] for name, arguments in MISTAKES]
         told = asked(CLIENTS[client], {"all": endpoint}, {"all": calls})["all"]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.large
 
 PAGE: Final = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 SNIPPETS: Final = dict(re.findall(r'```python title="([a-z-]+)"\n(.*?)```', PAGE, re.DOTALL))
-# What the scripted model sends: a duplicate key, a wrong value, and at last a call that needs one repair.
+# The turns of the scripted model: a duplicate key, a wrong value, and at last a call that needs one repair.
 TURNS: Final = """
 import importlib.util, json
 turns = ['{"guests": 1, "guests": 2, "name": "Ann"}', '{"guests": "many"}', '{"guests": "4", "name": "Ann"}']

@@ -27,7 +27,7 @@ JSON: Final = "application/json"
 @contextlib.contextmanager
 def mcpo(upstream: int, log: Path) -> Iterator[str]:
     """mcpo in front of an MCP server: where its description is."""
-    port = hold_port()  # mcpo cannot be told to take any
+    port = hold_port()  # mcpo takes no port 0
     url = f"http://127.0.0.1:{port}/openapi.json"
     words = [str(PARTIES / "py1" / "bin" / "mcpo"), "--host", "127.0.0.1", "--port", str(port)]
     goal = ["--server-type", "streamable-http", "--", f"http://127.0.0.1:{upstream}/mcp"]
@@ -50,7 +50,8 @@ def mcpo(upstream: int, log: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yields where the proxy in front of mcpo listens. What mcpo drops of the schema was put back by hand."""
+    """Yields the address of the proxy in front of mcpo. The parts of the schema that mcpo drops were put back by
+    hand."""
     needs("py1", "py2")
     folder = tmp_path_factory.mktemp("imported")
     with servers("py2") as ports, mcpo(ports["high"], folder / "mcpo.log") as url:

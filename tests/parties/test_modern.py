@@ -1,5 +1,5 @@
-"""What only revision 2026-07-28 has, between a real client and a real server that hold each other to it: headers that
-repeat values of the body, and calls that are made again with what the user said."""
+"""Features that only revision 2026-07-28 has, between a real client and a real server that check each other. They are
+headers that repeat values of the body, and calls that are made again with the user's answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.parties.environment import CLIENTS, asked
 
 pytestmark = pytest.mark.large
 
-# What a model sends, and what has to arrive.
+# The arguments of a model, and those that have to arrive.
 SENT: Final[list[tuple[dict[str, Any], dict[str, Any]]]] = [
     ({"region": "north", "crates": 1}, {"region": "north", "crates": 1}),
     ({"region": "North", "crates": "2"}, {"region": "north", "crates": 2}),

@@ -1,6 +1,6 @@
 """OAuth through the proxy: the SDKs' own clients, and the authorization server of the SDK's examples.
 
-The guarded server names its own address as the resource, as a remote one does; with `resource: rewrite` clients are
+The guarded server names its own address as the resource, as a remote one does. With `resource: rewrite`, clients are
 sent to the same authorization server and get their token for the address of the proxy.
 """
 

@@ -1,4 +1,4 @@
-"""What no client library sends, but models make clients send: by hand, to real servers through the proxy."""
+"""Requests that no client library sends, but models make clients send: by hand, to real servers through the proxy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""What reaches aiohttp, FastAPI, Flask, Go's net/http and express through the proxy is read by all of them as it was
-judged, and so it is by services that fold names as PHP, Spring and CGI do: every spelling of a cookie, a header, a
-query, a form and a multipart body that somebody once read in two ways, and 700 that are made of the same pieces."""
+"""Requests that reach aiohttp, FastAPI, Flask, Go's net/http and express through the proxy: each reads them as the
+proxy validated them. Services that fold names as PHP, Spring and CGI do read them so, too.
+
+The tests cover every spelling of a cookie, a header, a query, a form and a multipart body that somebody once read in
+two ways. They add 700 that are made of the same pieces.
+"""
 
 from __future__ import annotations
 
@@ -194,8 +197,8 @@ Pairs = list[tuple[str, str]]
 
 
 def register_as_php(pairs: Iterator[tuple[str, str]], *, first: bool = False) -> Pairs:
-    """PHP's `php_register_variable_ex` (main/php_variables.c): leading blanks go, a NUL ends the name, `[` begins an
-    index, `.` and a blank become `_`, and the last value counts (the first of a cookie)."""
+    """Folds names as PHP's `php_register_variable_ex` (main/php_variables.c) does. Leading blanks go, a NUL ends the
+    name, `[` begins an index, `.` and a blank become `_`, and the last value counts (the first of a cookie)."""
     found: dict[str, str] = {}
     for name, value in pairs:
         plain = name.lstrip(" ").partition("\0")[0]
@@ -248,8 +251,8 @@ def read_as_cgi(seen: Seen) -> Pairs:
 
 
 def read_as_spring(seen: Seen) -> dict[str, Pairs]:
-    """Servlets merge query and form; Spring's `WebDataBinder` takes `!name` for a default and `_name` for an unticked
-    one, where the name itself is absent."""
+    """Merges query and form as servlets do; Spring's `WebDataBinder` takes `!name` for a default and `_name` for an
+    unticked one, if the name itself is absent."""
     target, body = seen.start.split()[1], seen.body.decode("utf-8", "replace")
     pairs = [*split_pairs(target.partition("?")[2]), *split_fields(body, seen.header("content-type") or "")]
     names = {name for name, _ in pairs}

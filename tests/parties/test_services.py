@@ -54,7 +54,7 @@ CREDENTIALS: Final = {
     "ledger": (),
 }
 SERVICES: Final = tuple(CREDENTIALS)
-# A list in a query, an object with its own keys, and dates are in no example that a schema alone gives.
+# A list in a query, an object with its own keys, and dates are in no example that only a schema gives.
 MORE: Final[dict[str, list[dict[str, JsonValue]]]] = {
     "find_airports": [{"q": "a&b=c", "limit": 5, "kinds": ["train", "bus"], "near": [1.5, -2]}],
     "get_file": [{"name": "a b?c;d", "version": "3f2504e0-4f89-41d3-9a0c-0305e82c3301"}],
@@ -110,7 +110,7 @@ def service(name: str, folder: Path) -> Iterator[tuple[int, JsonValue]]:
 @contextlib.contextmanager
 def prism(description: Path, folder: Path) -> Iterator[int]:
     """Prism, which answers as a description says and refuses what the description does not have."""
-    port = hold_port()  # Prism cannot be told to take any
+    port = hold_port()  # Prism takes no port 0
     log = folder / "prism.log"
     words = [str(PRISM), "mock", "--host", "127.0.0.1", "--port", str(port), str(description)]
     with log.open("w") as lines, subprocess.Popen(words, stdout=lines, stderr=lines) as process:
@@ -185,7 +185,7 @@ def wrong(check: Check, value: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def spread(body: bytes, written: WrittenRequest) -> bytes:
-    """A body in a client's own layout, so that whoever writes it anew is found out."""
+    """A body in a client's own layout, so that a test sees who rewrites it."""
     if not written.media_type.endswith("json"):
         return body
     return json.dumps(json.loads(body), indent=1, ensure_ascii=False).encode()

@@ -32,7 +32,7 @@ GUARD: Final = [sys.executable, "-m", "proxy", "stdio", "--"]
 
 
 def sessions(client: str, commands: dict[str, Any], calls: dict[str, Any]) -> dict[str, Any]:
-    """Returns what a client is told by each server. The last progress of `everything` races its answer in one client,
+    """Returns the answers of each server to a client. The last progress of `everything` races its answer in one client,
     so it is left out."""
     told: dict[str, Any] = asked(CLIENTS[client], commands, calls)
     if "everything" in told:

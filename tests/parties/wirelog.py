@@ -1,4 +1,4 @@
-"""What was said on both sides of the proxy, held against each other."""
+"""The exchanges on both sides of the proxy, compared with each other."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ asyncio.run(serve())
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the sample is installed."""
     folder = tmp_path_factory.mktemp("packages")
-    # What pip makes of a wheel without dependencies: the package, and its entry points in a dist-info.
+    # pip's result for a wheel without dependencies: the package, and its entry points in a dist-info.
     words = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target")
     subprocess.run([sys.executable, *words, str(folder), str(SAMPLE)], check=True, capture_output=True)
     return folder

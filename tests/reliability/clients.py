@@ -1,7 +1,7 @@
 """Clients of the soak. A caller knows of each call what has to come of it; whatever else does is counted as lost.
 
 A valid call arrives as the very bytes that were sent; a repairable one as the repaired bytes; an invalid one never.
-While the upstream is down, an answer that says so in JSON holds the call as well: the caller knows where it is.
+While the upstream is down, an answer that says so in JSON holds the call as well: the caller knows its state.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Call:
 
 @dataclass
 class Told:
-    """What came of the calls so far. `lost` has a line for each call that was not held."""
+    """The outcome of the calls so far. `lost` has a line for each call that was not held."""
 
     held: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.serving.proxied import WEATHER, Proxied, proxied
 from tests.serving.wire import Script, Seen, Tool, post, read_message, tool
 
-# What may come on top between the first tenth of the calls and the last: the kernel counts pages, not objects.
+# The growth allowed between the first tenth of the calls and the last: the kernel counts pages, not objects.
 MAX_GROWTH = 8 * 1024 * 1024
 
 

@@ -1,7 +1,7 @@
 """The soak: a proxy in its own process, callers and disturbers in this one, and faults all the time.
 
-Every second the config is exchanged as kubelet does it, every tenth time by one with mistakes; every few seconds the
-upstream is killed and started again on the same port. What is counted is in `Measured`.
+Every second the config is exchanged as kubelet does it, every tenth time by one with mistakes. Every few seconds the
+upstream is killed and started again on the same port. The counts are in `Measured`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BROKEN_EVERY: Final = 10
 
 @dataclass
 class Measured:
-    """What came of a soak. Memory in bytes, times in seconds."""
+    """The outcome of a soak. Memory in bytes, times in seconds."""
 
     seconds: float
     told: Told
@@ -91,7 +91,7 @@ routes:
 
 
 async def soak(seconds: float, say: Callable[[str], None]) -> Measured:
-    """Runs for so long and gives what was measured. `say` is told how it goes."""
+    """Runs for so long and returns the measurements. `say` gets its progress."""
     measured = Measured(seconds, Told())
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), hold_port()

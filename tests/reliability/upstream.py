@@ -1,5 +1,5 @@
-"""A tool in its own process. Each call that reaches it is judged here once more, by hand and not by a schema, and
-written down before it is answered; the answer is the very body that came. `kill -9` loses nothing of the book.
+"""A tool in its own process. It validates each call that reaches it once more, by hand and not by a schema, and writes
+it down before it answers with the very body of the call. `kill -9` loses nothing of the book.
 
     python -m tests.reliability.upstream PORT BOOK
 """

@@ -1,7 +1,7 @@
-"""A scripted agent that mends its calls by reading the answer's text alone: no schema, no error objects.
+"""A scripted agent that corrects its calls by reading only the answer's text: no schema, no error objects.
 
-It means a model at its most literal. It knows the call it made, the user's wish (for each thing the user said, the
-ways it could be written down) and a dozen plain rules for reading a sentence. What it cannot read there it cannot know.
+It means a model at its most literal. It knows the call it made, the user's wish (for each thing the user said, the ways
+to write it down) and a dozen plain rules for reading a sentence. A fact that it cannot read there it cannot know.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BULLET = re.compile(r"^• (\S+) \((VAL-\d{3})\): (.*)$")
 
 @dataclass(frozen=True)
 class Call:
-    """What the agent sends: a tool's name and the text of its arguments."""
+    """A call of the agent: a tool's name and the text of its arguments."""
 
     tool: str
     text: str
@@ -27,7 +27,7 @@ class Call:
 
 @dataclass
 class Told:
-    """One error as it stands in the text."""
+    """One error in the text."""
 
     path: str
     code: str
@@ -92,7 +92,7 @@ def _mend(arguments: Any, error: Told, wish: Wish) -> None:
 
 
 def _from_signature(content: str, wish: Wish) -> dict[str, Any]:
-    """Arguments made anew from what the tool accepts: every field the user said something about."""
+    """New arguments made of the tool's Accepts line: every field the user said something about."""
     accepts = re.search(r"^Accepts: \{(.*)\}$", content, re.MULTILINE)
     assert accepts is not None, content
     listed = re.findall(r"(?:^|, )(\w+)\??: ((?:\([^)]*\)|[^,(])*)", accepts[1])

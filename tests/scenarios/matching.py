@@ -1,4 +1,4 @@
-"""How a scenario's expectation is held against what came: each check gives the differences it found, in words."""
+"""Compares a scenario's expectation with the result: each check yields the differences it found, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REPEATED = re.compile(r"<(\d+) x (.+?)>")
 
 
 def json_text(body: Any) -> str:
-    """A body as written in a scenario: text as it stands (long ones written out), anything else as JSON."""
+    """A body as written in a scenario: text unchanged (long ones written out), anything else as JSON."""
     if not isinstance(body, str):
         return json.dumps(body, ensure_ascii=False)
     return _REPEATED.sub(lambda found: (found[2] * int(found[1]))[: int(found[1])], body)
@@ -21,7 +21,7 @@ def json_text(body: Any) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the proxy answered. Header names in lower case."""
+    """The proxy's answer. Header names in lower case."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The text alone is enough: an agent that reads nothing else mends each of its broken calls in one retry."""
+"""The text is enough: an agent that reads nothing else corrects each of its broken calls in one retry."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ TABLE = {
 }
 SUM: dict[str, list[Any]] = {}
 
-# What the agent sends first, the wish behind it, and the calls that reach the tools after one retry.
+# The agent's first call, the wish behind it, and the calls that reach the tools after one retry.
 LOOPS = {
     "an unknown key that resembles the missing one":
         ("write_file", '{"file_path": "notes.txt", "content": "x"}', FILE,
@@ -164,7 +164,7 @@ async def ask(client: ClientSession, url: str, call: Call) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(("tool", "sent", "wish", "delivered"), LOOPS.values(), ids=LOOPS)
-async def test_an_agent_that_reads_the_text_alone_mends_its_call_in_one_retry(
+async def test_an_agent_that_reads_only_the_text_corrects_its_call_in_one_retry(
     url: str,
     upstream: ScriptedUpstream,
     tool: str,

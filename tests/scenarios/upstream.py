@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.scenarios.matching import json_text
 
-# What a tool answers once its script is played, or without one.
+# The answer of a tool once its script is played, or without one.
 DEFAULT_ANSWER = {"status": 200, "body": {"ok": True}}
 
 

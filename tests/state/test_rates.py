@@ -1,4 +1,4 @@
-"""How soon the next call may come: the rule, and the bounded table in memory."""
+"""The wait until the next call may come: the rule, and the bounded table in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND = 1_000_000
 
 
 class TestClock:
-    """Time that moves only when told to."""
+    """Time that moves only when a test moves it."""
 
     __test__ = False
 

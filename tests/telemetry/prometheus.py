@@ -23,7 +23,7 @@ _HOW: Final = "no {0} here: apt-get install prometheus"
 
 
 def needs(program: str) -> str:
-    """The path of a program. Skips a test where it is not there; on CI, where it has to be, the test fails."""
+    """The path of a program. If it is missing, it skips the test; on CI, which has to have it, the test fails."""
     found = shutil.which(program)
     if found is None:
         if os.environ.get("CI") == "true":

@@ -1,5 +1,5 @@
-"""What a PromQL expression names: metrics and, for each, the labels it is asked for. Reads just enough of the language
-(Prometheus, "Querying basics" and "Operators") to check a dashboard without promtool; what it does not know it refuses.
+"""The names in a PromQL expression: metrics and, for each, its labels. Reads just enough of the language (Prometheus,
+"Querying basics" and "Operators") to check a dashboard without promtool; it rejects unknown syntax.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Named:
 
 @dataclass
 class Query:
-    """What one expression names. `grouped` are the labels in `by (...)`, `on (...)` and their like."""
+    """The names in one expression. `grouped` are the labels in `by (...)`, `on (...)` and their like."""
 
     metrics: list[Named] = field(default_factory=list)
     grouped: set[str] = field(default_factory=set)

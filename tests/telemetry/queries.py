@@ -1,4 +1,4 @@
-"""The queries of the dashboard and of the alerts, as they stand in the files that the chart ships."""
+"""The queries of the dashboard and of the alerts, as they are in the files that the chart ships."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def filled(expression: str, window: str = "5m", span: str = "1h") -> str:
 
 
 def without_stand_in(expression: str) -> str:
-    """An expression of the dashboard without the zero that it shows where no series is there."""
+    """An expression of the dashboard without the zero that it shows if there is no series."""
     return expression.partition(" or on () ")[0]
 
 

@@ -1,4 +1,4 @@
-"""When most calls carry no conversation id, the operator is told once."""
+"""When most calls carry no conversation id, the proxy warns the operator once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Watched:
         self.metrics.finished(CallRecord("id", "route"))
 
 
-def test_more_than_half_by_address_is_told() -> None:
+def test_warns_when_more_than_half_came_by_address() -> None:
     watched = Watched()
     watched.calls(11, 10)
     assert watched.watch.look()
@@ -44,7 +44,7 @@ def test_half_of_the_calls_and_a_few_calls_are_no_reason() -> None:
     assert [] == watched.said
 
 
-def test_each_window_begins_anew() -> None:
+def test_each_window_starts_from_zero() -> None:
     watched = Watched()
     watched.calls(19, 0)
     assert not watched.watch.look()

@@ -214,7 +214,7 @@ def test_promtool_reads_the_rules() -> None:
 
 
 def of_job(name: str, given: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The series of one case, told from those of the others by their job."""
+    """The series of one case; their job distinguishes them from those of the others."""
     return [{**each, "series": each["series"].replace('job="j"', f'job="{name}"')} for each in given]
 
 

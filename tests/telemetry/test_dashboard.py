@@ -101,7 +101,7 @@ def test_every_panel_asks_for_the_namespace_and_the_pod_that_are_chosen() -> Non
     chosen = {("namespace", "=~", "$namespace"), ("pod", "=~", "$pod")}
     asked = [(title, metric) for title, expression in panels() for metric in named(expression).metrics]
 
-    # `toolproxy_build_info` alone only picks what is the proxy's out of the metrics that every process has.
+    # In `toolproxy_build_info`, the name is enough: it only picks the proxy out of the metrics that every process has.
     assert [] == [
         title
         for title, metric in asked

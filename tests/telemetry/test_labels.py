@@ -1,4 +1,4 @@
-"""Whatever a request was, its labels are those of the catalogue: no client adds a series of its own."""
+"""The labels of any request are those of the catalogue: no client adds a new series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What asyncio and aiohttp have to say goes into the proxy's log, and not to stderr on the event loop."""
+"""Messages of asyncio and aiohttp go into the proxy's log, and not to stderr on the event loop."""
 
 from __future__ import annotations
 

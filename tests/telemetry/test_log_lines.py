@@ -1,4 +1,4 @@
-"""What a line of the log says of a finished request, and that no stream can stop it or be harmed by it."""
+"""The fields of a log line about a finished request; no stream can stop it or be harmed by it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proxy.telemetry.logs import Log, build_fields
 
 WALL = 1767225599.9996
 
-# Another value for every field that may be told of a request.
+# Another value for every field that a line may have about a request.
 CHANGES: dict[str, Any] = {
     "request_id": 'quote " and \\ and \u2028', "route": "/100%s/{tool}", "method": "PUT", "tool": "a%sb", "call_id": "",
     "started": 1.0, "ended": 12.25, "stages": {"total": 0.1}, "mode": "report", "schema_id": "other",
@@ -90,7 +90,7 @@ def test_says_that_nothing_was_sent_if_no_upstream_got_the_call() -> None:
     assert ["Tool call valid, nothing sent", "Tool call repaired, nothing sent"] == [line["message"] for line in lines]
 
 
-def test_instants_are_cut_to_milliseconds_and_never_stand_still() -> None:
+def test_instants_are_cut_to_milliseconds_and_always_move() -> None:
     stream, instants = io.StringIO(), [0.0, 0.0004, 1767225599.9996, 1767225599.9996, 1767225600.25]
     log = Log(stream, "json", "info", iter(instants).__next__)
     for _ in instants:

@@ -1,4 +1,4 @@
-"""The operator is told once per tool that models send null for an optional value which refuses it."""
+"""The proxy warns the operator once per tool that models send null for an optional value which refuses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that nobody reads, and a disk without room, as a real process meets them: calls and probes go on, lost lines
+"""A log that nobody reads, and a disk without room, as a real process meets them. Calls and probes continue, lost lines
 are counted, and the log says so as soon as it can be written again."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tests.serving.wire import JSON_TYPE, answer, exchange, post, replies, tool
 
 pytestmark = pytest.mark.large
 
-# Each line holds an id of 128 letters twice, so it is longer than 600 bytes: these calls are more than the pipe
-# (64 KiB) and the queue (2 MiB) hold.
+# Each line holds an id of 128 letters twice, so it is longer than 600 bytes. These calls are more than the pipe (64
+# KiB) and the queue (2 MiB) hold.
 CALLS = 4_800
 LONG_ID = "i" * 128
 CONFIG = """
@@ -42,7 +42,7 @@ routes:
 
 
 class Reader:
-    """Reads a pipe to its end in a thread of its own. `lines` are those that it has read so far, parsed."""
+    """Reads a pipe to its end in a separate thread. `lines` are those that it has read so far, parsed."""
 
     def __init__(self, end: int) -> None:
         self.lines: list[dict[str, Any]] = []

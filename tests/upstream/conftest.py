@@ -1,4 +1,4 @@
-"""Every test of this folder runs on asyncio's loop and, where it is installed, on uvloop's."""
+"""Every test of this folder runs on asyncio's loop and, if it is installed, on uvloop's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.steady import make_loop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loops, by the name that stands in a test's id."""
+    """The loops, by the name that a test's id contains."""
     if importlib.util.find_spec("uvloop") is None:
         return {"asyncio": make_loop}
     import uvloop

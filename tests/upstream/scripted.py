@@ -1,4 +1,4 @@
-"""An upstream that plays its answers in turn on a clock that stands still until somebody waits: nothing takes time."""
+"""An upstream that plays its answers in turn. Its clock moves only when somebody waits, so nothing takes time."""
 
 from __future__ import annotations
 

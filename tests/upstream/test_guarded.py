@@ -50,7 +50,7 @@ async def test_a_breaker_opens_refuses_at_once_probes_and_heals() -> None:
     assert [0, 2, 0] == [*states, guard.breaker_state]
 
 
-async def test_each_change_of_a_breaker_is_told_once() -> None:
+async def test_reports_each_change_of_a_breaker_once() -> None:
     told: list[tuple[str, str]] = []
     time = Time()
     guard = UpstreamGuard(
@@ -83,7 +83,7 @@ async def test_without_a_breaker_every_call_goes_through() -> None:
 
 
 class Slow(ScriptedUpstream):
-    """Answers when it is told to."""
+    """Answers when the test opens its gate."""
 
     def __init__(self) -> None:
         super().__init__([OK], Time())

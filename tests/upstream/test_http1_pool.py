@@ -129,7 +129,7 @@ async def test_an_idle_connection_is_closed_after_its_time() -> None:
     assert 2 == server.connections
 
 
-async def test_the_upstreams_own_idle_time_counts_where_it_is_shorter() -> None:
+async def test_a_shorter_idle_time_of_the_upstream_counts() -> None:
     says_so = replies(answer("200 OK", b"good", "Keep-Alive: timeout=100"))
     async with before(says_so, keepalive=1000) as (server, upstream):
         await call(upstream)
@@ -170,7 +170,7 @@ async def test_a_request_that_meets_the_end_of_its_connection_is_lost_and_not_se
     assert (3, 2) == (len(server.seen), server.connections)
 
 
-async def test_a_connection_rests_behind_a_stream_where_the_upstream_has_closed_one_there() -> None:
+async def test_a_connection_rests_after_a_stream_if_the_upstream_has_closed_one_there() -> None:
     """As llama.cpp does, which promises to keep it: what is sent before the end has come would be lost."""
     used: set[asyncio.StreamWriter] = set()
     closes = True
@@ -338,7 +338,7 @@ async def test_closing_ends_what_is_under_way_and_refuses_what_comes_after() -> 
 
 
 class Timers(asyncio.SelectorEventLoop):
-    """A loop whose clock is set by hand, and which counts the timers it is asked for."""
+    """A loop whose clock the test sets, and which counts the timers that it makes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""What is not a call: bodies that stream both ways with back-pressure, early answers, tunnels, unix sockets."""
+"""Requests that are not calls: bodies that stream both ways with back-pressure, early answers, tunnels, unix
+sockets."""
 
 from __future__ import annotations
 

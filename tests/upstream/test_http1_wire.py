@@ -58,7 +58,7 @@ def test_a_host_among_the_headers_is_the_host() -> None:
     assert b"GET / HTTP/1.1\r\nhost: other\r\n\r\n" == write_head("GET", "/", "t", (("host", "other"),), 0)
 
 
-def test_an_upgrade_is_asked_for() -> None:
+def test_writes_an_upgrade() -> None:
     expected = b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
     assert expected == write_head("GET", "/ws", "t", (("upgrade", "websocket"),), 0, "websocket")
 
@@ -173,7 +173,7 @@ def test_the_query_of_a_url_goes_with_every_target_and_wins(target: str, sent: s
     assert sent == read_origin("http://tools.test?project=a&read_only").add_query(target)
 
 
-def test_a_socket_stands_in_for_the_network() -> None:
+def test_a_socket_replaces_the_network() -> None:
     assert Origin("tools.test", 80, False, "tools.test", "/v1", "/t.sock") == read_origin(
         "http://tools.test/v1", "/t.sock"
     )

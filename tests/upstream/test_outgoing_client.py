@@ -95,7 +95,7 @@ async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _s
 
 
 def writes(data: bytes, *, then: str) -> Script:
-    """Writes and then is silent, closes, resets, or goes on for ever."""
+    """Writes and then is silent, closes, resets, or writes for ever."""
 
     async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
         writer.write(data)
@@ -147,7 +147,7 @@ async def test_an_answer_of_exactly_the_limit_is_taken() -> None:
     assert b"x" * LIMIT == reply.body
 
 
-async def test_nobody_there_and_a_name_nobody_knows_are_told_apart() -> None:
+async def test_distinguishes_a_closed_port_from_an_unknown_name() -> None:
     found = [token(await client(url).fetch(asking(), LIMIT)) for url in ("http://127.0.0.1:9", "http://nobody.invalid")]
     assert ["connection_refused", "dns_error"] == found
 

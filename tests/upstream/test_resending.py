@@ -99,7 +99,7 @@ async def test_it_is_not_known_whether_a_call_ran_if_any_of_its_sends_may_have_r
 
 
 @pytest.mark.parametrize("answer", [RESET, UpstreamReply(500, (), b"boom")], ids=["reset", "500"])
-async def test_an_idempotent_tool_is_asked_again(answer: Answer) -> None:
+async def test_resends_a_call_to_an_idempotent_tool(answer: Answer) -> None:
     play = Play(answer, OK, idempotent=True)
 
     assert OK == await play.send()
@@ -163,7 +163,7 @@ async def test_a_shorter_deadline_bounds_the_first_send_as_well() -> None:
     assert [2.0] == [sent.timeout for sent in play.upstream.sent]
 
 
-async def test_an_empty_budget_ends_it_and_the_last_answer_stands() -> None:
+async def test_an_empty_budget_ends_it_and_returns_the_last_answer() -> None:
     play = Play(REFUSED, budget=1)
     failed = await play.fails()
 

@@ -1,7 +1,7 @@
-"""Agent loops with a scripted model: a wrong call, then, when it has been told what is wrong, the right one.
+"""Agent loops with a scripted model: a wrong call, then, after the error, the right one.
 
 Runs in `.parties/py1`. Usage: loops.py FRAMEWORK JOBS, each job a URL and calls of the tool `book`, all as JSON. Prints
-for each job what the model was told after each call, and how the run ended. No network but the URLs is used.
+for each job the answer to the model after each call, and how the run ended. No network but the URLs is used.
 """
 # mypy: ignore-errors
 # ruff: noqa: ARG002 - the frameworks say what a model takes

@@ -20,7 +20,7 @@ REDIRECT = "http://localhost:1/callback"
 
 
 class Memory:
-    """What a client keeps between its runs; this one keeps it for one run."""
+    """The storage of a client between its runs; this one keeps it for one run."""
 
     tokens = None
     client = None

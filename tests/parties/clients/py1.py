@@ -1,4 +1,4 @@
-"""The client of `mcp` 1.x: asks every server what it is told to.
+"""The client of `mcp` 1.x: makes the given calls at every server.
 
 Runs in `.parties/py1`. Usage: py1.py py1 URLS CALLS, the last two as JSON; a list in place of an URL is a command that
 speaks stdio. Prints what was answered as JSON.

@@ -1,5 +1,5 @@
 """`make conformance`: the official conformance suite of MCP against its own server and client, directly and through the
-proxy. What passes directly has to pass through the proxy, except the checks in `suite.EXCEPTIONS`.
+proxy. A check that passes directly has to pass through the proxy, except the checks in `suite.EXCEPTIONS`.
 
 The server and the client are those of the Python SDK's own conformance run (MIT, see LICENSE), unchanged.
 """

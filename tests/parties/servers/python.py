@@ -73,7 +73,7 @@ def book(
 
 
 def fail(reason: str) -> str:
-    """Fails with a reason of its own."""
+    """Fails with a reason from its caller."""
     raise ValueError(f"the tool says: {reason}")
 
 
@@ -84,7 +84,7 @@ def release(key: str) -> str:
 
 
 async def take_steps(key: str, report: Any) -> str:
-    """Reports a step, and goes on only when the caller has heard of it."""
+    """Reports a step, and continues only when the caller has received it."""
     for step in range(1, STEPS + 1):
         await report(step)
         await ALLOWED[key].acquire()
@@ -105,7 +105,7 @@ def high() -> Any:
 
 
 def ship(arguments: Any, params: Any) -> CallToolResult | InputRequiredResult:
-    """Asks the user first, and goes on only if it is called a second time with the very same arguments."""
+    """Asks the user first, and continues only if it is called a second time with the very same arguments."""
     state = json.dumps(arguments)
     if params.input_responses is None:
         form = ElicitRequestFormParams(message="Ship it?", requested_schema={"type": "object", "properties": {}})

@@ -24,7 +24,7 @@ DONE: dict[str, Any] = {"done": True}
 
 
 class Kind(Enum):
-    """What a stage goes by."""
+    """The means of travel of a stage."""
 
     TRAIN = "train"
     BUS = "bus"
@@ -48,7 +48,7 @@ class NewTrip(BaseModel):
 
 
 class TripChange(BaseModel):
-    """What may change."""
+    """The fields that may change."""
 
     title: str | None = Field(default=None, min_length=1)
     budget: float | None = Field(default=None, ge=0)

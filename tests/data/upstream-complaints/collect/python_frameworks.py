@@ -252,7 +252,7 @@ def json_schema() -> None:
 
 
 async def fast_mcp() -> None:
-    """The text of a FastMCP tool call with wrong arguments, as it stands in a CallToolResult."""
+    """The text of a FastMCP tool call with wrong arguments, as a CallToolResult contains it."""
     from fastmcp import Client, FastMCP
 
     server = FastMCP("weather")

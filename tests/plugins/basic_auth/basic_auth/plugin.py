@@ -1,4 +1,4 @@
-"""What the plugin adds."""
+"""The parts that the plugin adds."""
 
 from __future__ import annotations
 
