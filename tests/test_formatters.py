@@ -55,7 +55,7 @@ def test_a_formatter_that_fails_is_reported_and_costs_no_answer() -> None:
     assert ((), [("weather", "KeyError")]) == lines({"weather": failing})
 
 
-def test_what_a_formatter_writes_into_a_failure_is_no_part_of_the_answer() -> None:
+def test_ignores_changes_that_a_formatter_makes_to_a_failure() -> None:
     def meddling(failure: Failure) -> list[str]:
         failure.message = "all is well"  # type: ignore[misc]
         failure.violations[0].message = "nothing"  # type: ignore[misc]

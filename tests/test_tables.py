@@ -23,7 +23,7 @@ def test_all_rows_are_tried_and_those_that_fail_are_named() -> None:
 
 
 @each_row("number", [1, 2])
-def test_what_is_no_column_is_a_fixture(number: int, tmp_path: object) -> None:
+def test_a_parameter_that_is_no_column_is_a_fixture(number: int, tmp_path: object) -> None:
     assert (True, True) == (number in (1, 2), tmp_path is not None)
 
 

@@ -74,7 +74,7 @@ def test_every_tool_of_a_route_is_shown_or_the_one_asked_for(config: str, capsys
         assert capsys.readouterr().out.count("# === ") == 1
 
 
-def test_what_is_shown_is_python_also_for_very_many_properties(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shows_python_even_for_very_many_properties(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == explain(config, "/tools/many")
     said = capsys.readouterr().out
     functions = {part.name for part in ast.parse(said).body if isinstance(part, ast.FunctionDef)}
@@ -91,7 +91,7 @@ def test_what_is_shown_is_python_also_for_very_many_properties(config: str, caps
         ("forecast", ["--tool", "wether"], "explain: no tool 'wether' on route 'forecast'"),
     ],
 )
-def test_what_is_not_there_is_named(
+def test_names_a_missing_route_or_tool(
     route: str, more: list[str], said: str, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert 2 == explain(config, route, *more)

@@ -225,7 +225,7 @@ def test_every_file_read_is_listed_and_the_digest_follows_their_contents(tmp_pat
     assert first.digest != loaded(tmp_path, text).digest
 
 
-def test_what_is_worth_knowing_is_noted(tmp_path: Path) -> None:
+def test_notes_unused_and_unguarded_parts(tmp_path: Path) -> None:
     text = """\
 version: 1
 upstreams: {tools: {url: http://h}, idle: {url: http://h}}
@@ -263,7 +263,9 @@ routes:
         ("attempts: {block: soft}", set()),
     ],
 )
-def test_what_does_nothing_without_a_conversation_id_is_noted(tmp_path: Path, policy: str, notes: set[str]) -> None:
+def test_notes_policies_without_effect_when_there_is_no_conversation_id(
+    tmp_path: Path, policy: str, notes: set[str]
+) -> None:
     text = f"""\
 version: 1
 upstreams: {{tools: {{url: http://h}}}}

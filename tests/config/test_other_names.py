@@ -53,7 +53,7 @@ def test_the_key_that_holds_here_is_named_in_check_and_on_the_page(
 
 
 @pytest.mark.parametrize("written", sorted({text for row in ROWS for text in re.findall(r"`(.+?)`", row[2])}))
-def test_what_is_said_to_hold_here_is_a_config(written: str, tmp_path: Path) -> None:
+def test_a_key_of_the_page_is_a_valid_config(written: str, tmp_path: Path) -> None:
     key = written.partition(":")[0]
     top = written if key in ON_TOP and not written.startswith("correction") else ""
     if written.startswith("correction"):

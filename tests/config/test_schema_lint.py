@@ -122,7 +122,7 @@ def test_a_limit_beside_a_reference_that_its_draft_ignores_is_a_note(tmp_path: P
     ] == said(tmp_path, schema)
 
 
-def test_what_a_reference_leads_to_is_no_unknown_keyword(tmp_path: Path) -> None:
+def test_the_target_of_a_reference_is_no_unknown_keyword(tmp_path: Path) -> None:
     schema = {"type": "object", "shared": {"type": "number"}, "properties": {"a": {"$ref": "#/shared"}}}
     assert [] == said(tmp_path, schema)
 
@@ -197,7 +197,7 @@ def test_annotations_are_not_taken_for_properties(tmp_path: Path, schema: dict[s
     assert not [line for line in said(tmp_path, schema) if line[0].isdigit() and "can satisfy" in line]
 
 
-def test_what_is_advised_for_a_required_property_guards_it(tmp_path: Path) -> None:
+def test_advice_for_a_required_property_guards_it(tmp_path: Path) -> None:
     (line,) = said(tmp_path, {"lat": {"type": "number", "required": True}, "unit": {"type": "string"}})
     shown = json.loads(line.partition("(write ")[2].removesuffix(")"))
     assert [] == said(tmp_path, shown)
@@ -269,7 +269,7 @@ def test_a_property_map_within_a_property_is_a_mistake_too(tmp_path: Path) -> No
         ),
     ],
 )
-def test_what_no_value_can_satisfy_and_what_our_own_keywords_do_not_take_are_mistakes(
+def test_rejects_unsatisfiable_keywords_and_wrong_values_of_our_own(
     tmp_path: Path, part: dict[str, object], message: str
 ) -> None:
     (line,) = said(tmp_path, {"type": "object", "properties": {"a": part}})
@@ -293,7 +293,7 @@ def test_what_no_value_can_satisfy_and_what_our_own_keywords_do_not_take_are_mis
         {"$ref": "#/properties/b", "minimum": 1},
     ],
 )
-def test_what_some_value_can_satisfy_is_no_mistake(tmp_path: Path, part: dict[str, object]) -> None:
+def test_accepts_keywords_that_some_value_can_satisfy(tmp_path: Path, part: dict[str, object]) -> None:
     schema = {"type": "object", "properties": {"a": part, "b": {"maximum": 5}}}
     assert not [line for line in said(tmp_path, schema) if line[0].isdigit() and "can satisfy" in line]
 
@@ -633,7 +633,7 @@ def test_reports_a_mistake_within_a_definition_in_a_file_at_its_line(tmp_path: P
 # --- schemas of somebody else -----------------------------------------------------------------------------------------
 
 
-def test_what_a_listed_schema_means_and_does_not_guard_is_one_line() -> None:
+def test_describes_the_gaps_of_a_listed_schema_in_one_line() -> None:
     schema = {"type": "object", "properties": {f"p{number}": {"minumum": 1} for number in range(5)}}
     assert describe_gaps(compile_check(schema)).endswith("; and 2 more")
     assert "" == describe_gaps(compile_check({"type": "object", "ui": 1}))

@@ -29,7 +29,7 @@ def versions(folder: Path) -> tuple[str, str]:
     return route.path, f"/{schema.value['title']}"
 
 
-def test_what_was_loaded_is_what_is_seen_until_a_file_changes(tmp_path: Path) -> None:
+def test_hashes_of_the_loaded_files_hold_until_a_file_changes(tmp_path: Path) -> None:
     mounted = Mounted(tmp_path, files("v1"))
     loaded = load(tmp_path / "config.yaml", {})
     assert dict(loaded.seen) == hash_files(loaded.seen)

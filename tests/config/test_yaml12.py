@@ -75,7 +75,9 @@ def test_keys_are_text_as_openapi_files_need_it() -> None:
         (b"[" * 200, 1, 101, "nested deeper than 100 levels"),
     ],
 )
-def test_what_is_no_json_or_could_be_read_two_ways_is_refused(text: bytes, line: int, column: int, words: str) -> None:
+def test_rejects_yaml_that_is_no_json_or_could_be_read_two_ways(
+    text: bytes, line: int, column: int, words: str
+) -> None:
     with pytest.raises(YamlError) as caught:
         read_yaml(text)
     assert (line, column) == (caught.value.line, caught.value.column)

@@ -150,7 +150,7 @@ async def test_an_upload_may_take_longer_than_an_answer(make: Make) -> None:
     assert (b"done", b"xxxxxx") == (await whole(reply), server.seen[0].body)
 
 
-async def test_what_an_uploads_own_iterator_raises_comes_out_and_no_part_is_taken_for_the_whole(make: Make) -> None:
+async def test_raises_the_error_of_an_uploads_iterator_and_sends_no_part(make: Make) -> None:
     async def breaking() -> AsyncIterator[bytes]:
         yield b"x"
         raise LookupError("the client has gone")

@@ -184,7 +184,7 @@ def test_the_model_hears_whether_calling_again_can_help(row: Row) -> None:
     ["dns_error", "connection_refused", "destination_ip_unroutable", "destination_unavailable", "tls_protocol_error",
      "tls_certificate_error", "tls_alert_received"],
 )  # fmt: skip
-def test_what_was_never_sent_is_sent_again_whatever_the_tool_is(token: str) -> None:
+def test_resends_an_unsent_call_of_any_tool(token: str) -> None:
     assert Reason.UNSENT == reason(fault(token, Executed.NO))
     assert Reason.UNSENT == reason(fault("connection_timeout", Executed.NO, codes.UPSTREAM_TIMEOUT))
 
@@ -214,7 +214,7 @@ def test_a_server_error_is_sent_again_where_the_tool_may_run_twice(status: int) 
 
 
 @pytest.mark.parametrize("status", [501, 505, *range(400, 430), 451])
-def test_what_the_same_request_cannot_change_is_never_sent_again(status: int) -> None:
+def test_never_resends_if_the_same_request_cannot_change_the_answer(status: int) -> None:
     assert reason(reply(status), IDEMPOTENT, keyed=True) is None
 
 

@@ -91,7 +91,7 @@ def test_states_retry_after_in_seconds(value: str, seconds: str | None) -> None:
     assert (("Retry-After", value),) == failure.headers
 
 
-def test_what_a_client_needs_of_the_headers_is_kept_and_nothing_else() -> None:
+def test_keeps_only_headers_that_a_client_needs() -> None:
     headers: Headers = (("WWW-Authenticate", "Bearer"), ("ETag", "x"), ("Content-Type", "text/html"))
 
     assert (("WWW-Authenticate", "Bearer"),) == failed(401, b"", *headers).headers
@@ -231,7 +231,7 @@ def test_a_fault_says_how_often_the_call_was_sent_and_when_to_come_back() -> Non
     ("status", "executed"),
     [(500, "unknown"), (502, "unknown"), (504, "unknown"), (520, "unknown"), (503, None), (501, None), (429, None)],
 )
-def test_what_may_have_run_is_said(status: int, executed: str | None) -> None:
+def test_says_whether_the_tool_may_have_run(status: int, executed: str | None) -> None:
     assert executed == failed(status).details.get("executed")
 
 
@@ -241,7 +241,7 @@ def test_a_tool_that_may_be_called_twice_is_not_said_to_have_run_at_a_500() -> N
 
 
 @pytest.mark.parametrize(("status", "retryable"), [(501, False), (505, False), (500, True), (503, True)])
-def test_what_the_service_cannot_do_at_all_is_final(status: int, retryable: bool) -> None:
+def test_does_not_retry_statuses_that_are_final(status: int, retryable: bool) -> None:
     assert retryable == failed(status).may_retry
 
 

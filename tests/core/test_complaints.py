@@ -352,7 +352,7 @@ def test_words_are_left_out_where_there_are_more_secrets_than_can_be_looked_for(
     assert "secret" not in shown(complaint)
 
 
-def test_what_is_shown_is_one_line_and_bounded() -> None:
+def test_shows_one_bounded_line() -> None:
     text = "json: cannot unmarshal string into Go struct field W.lat of type " + "x" * 10_000 + "\n\n\x1b[31m"
     complaint = told(text, {"lat": "x"}, WEATHER)
     assert complaint is not None
@@ -413,7 +413,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     body=st.binary(max_size=400) | st.text().map(str.encode) | json_values.map(lambda one: json.dumps(one).encode()),
     sent=json_values,
 )
-def test_whatever_an_upstream_sends_nothing_is_raised_and_no_secret_is_shown(
+def test_never_raises_and_shows_no_secret_for_any_answer(
     status: int, content_type: str, body: bytes, sent: Any
 ) -> None:
     for arguments in (value(sent), ABSENT):

@@ -287,7 +287,7 @@ def test_a_function_waits_for_its_container_only_where_required(
     assert refused_first == (failure is not None and failure.code is codes.CONTAINER_NOT_EXPANDED)
 
 
-def test_what_a_conversation_has_expanded_is_its_own() -> None:
+def test_an_expansion_belongs_to_its_conversation() -> None:
     other = Conversation("c-2", Rung.HEADER)
     assert container.make_expansion_key(CONVERSATION, "Math") != container.make_expansion_key(other, "Math")
     assert container.make_expansion_key(CONVERSATION, "Math") != container.make_expansion_key(CONVERSATION, "Text")

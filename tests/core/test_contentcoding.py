@@ -60,7 +60,7 @@ def test_rejects_a_gzip_body_of_too_many_members() -> None:
         (zlib.compress(TEXT)[:-1], "deflate"),
     ],
 )
-def test_what_is_cut_short_or_followed_by_junk_is_broken(body: bytes, coding: str) -> None:
+def test_a_body_that_is_cut_short_or_followed_by_junk_is_broken(body: bytes, coding: str) -> None:
     assert Undecodable.BROKEN is decode(body, coding, 10_000)
 
 

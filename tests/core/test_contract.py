@@ -372,7 +372,7 @@ def refused(status: int, **details: str) -> Failure:
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_what_the_tool_refuses_it_would_refuse_again(status: int) -> None:
+def test_a_refusal_of_the_tool_without_retry_after_is_final(status: int) -> None:
     assert refusals.is_refusal(refused(status))
     assert not refusals.is_refusal(refused(status, retry_after="1"))
 

@@ -25,7 +25,7 @@ def test_forwards_a_valid_call_as_the_very_bytes_that_came() -> None:
     assert Forward(CheckedCall(sent, b' {"a" : 1 , "b":1.10}\n', sent.arguments.value)) == decide(sent, policy(NEEDS_A))
 
 
-def test_what_proves_the_check_cannot_be_changed_at_run_time() -> None:
+def test_a_checked_call_cannot_be_changed_at_run_time() -> None:
     decision = decide(call(b'{"a": 1}'), policy(NEEDS_A))
     assert isinstance(decision, Forward)
     with pytest.raises(AttributeError, match="immutable"):
@@ -152,7 +152,7 @@ def test_a_key_that_the_schema_forbids_blocks_the_call_and_is_said_once_where_un
         ),
     ],
 )
-def test_where_unknown_keys_are_refused_a_key_in_another_spelling_is_repaired(
+def test_repairs_a_key_in_another_spelling_if_unknown_keys_are_refused(
     expected: str, schema: JsonValue, sent: str
 ) -> None:
     assert expected == told(judged(sent, policy(schema, unknown_keys=UnknownKeys.REFUSE)))

@@ -64,7 +64,7 @@ def test_reads_a_property_called_type_as_a_schema() -> None:
     assert {"properties": {"type": {"type": "integer"}}} == normalise({"properties": {"type": {"type": "int"}}})[0]
 
 
-def test_what_is_given_is_never_changed() -> None:
+def test_never_changes_the_given_schema() -> None:
     schema = {"type": "Dict", "properties": {"a": {"type": "int"}, "b": {"anyOf": [{"type": "bool"}]}}}
     before = copy.deepcopy(schema)
     made, _ = normalise(schema)
@@ -221,7 +221,7 @@ def test_a_schema_that_fails_its_own_rules_has_a_remedy(schema: JsonValue, path:
     assert words in suggest_remedy(schema, caught.value.path)
 
 
-def test_where_nothing_better_is_known_nothing_is_said() -> None:
+def test_suggests_no_remedy_if_none_is_known() -> None:
     assert ["", "", ""] == [
         suggest_remedy({"pattern": "("}, ("pattern",)),
         suggest_remedy({}, ("no", "such")),

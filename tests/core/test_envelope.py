@@ -260,7 +260,7 @@ def test_a_compact_container_error_names_the_container_and_its_functions() -> No
     assert not {"attempted_parameters", "error_message", "retry_guidance"} & set(error)
 
 
-def test_what_a_compact_answer_has_no_room_for_is_counted() -> None:
+def test_counts_errors_that_a_compact_answer_leaves_out() -> None:
     many = [replace(LATITUDE, path=(f"{number}{'f' * 100}",)) for number in range(12)]
     error = checked(refused(*many), "tool_result", detail="compact")["error"]
     assert (7, "5") == (len(error["errors"]), error["details"]["more_errors"])
@@ -359,7 +359,7 @@ def test_problem_details_state_the_status_that_is_sent() -> None:
 
 
 @each_row("code", ERROR_CODES.values(), ids=str)
-def test_what_a_code_means_is_shown_as_it_is(code: codes.ErrorCode) -> None:
+def test_shows_the_meaning_of_a_code_unchanged(code: codes.ErrorCode) -> None:
     assert code.meaning == show_text(code.meaning, ToolResult(call(), Failure(code, code.meaning)))
 
 

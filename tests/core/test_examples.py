@@ -179,7 +179,7 @@ MANY: JsonValue = {
 }
 
 
-def test_what_repeats_is_written_once_and_recursion_ends() -> None:
+def test_writes_repeated_schemas_once_and_ends_recursion() -> None:
     (text,) = write_accepts(
         compile_check({"type": "object", "properties": {"ship": ADDRESS, "bill": ADDRESS}}).root, Wanted()
     )
@@ -276,7 +276,7 @@ def test_remembered_accepts_equal_fresh_ones_and_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(("members", "is_affordable"), [(3, True), (407, True), (408, False)])
-def test_what_was_drawn_before_changes_no_later_example(members: int, is_affordable: bool) -> None:
+def test_an_earlier_example_does_not_change_a_later_one(members: int, is_affordable: bool) -> None:
     inner: JsonValue = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
     names = [f"place_{number}" for number in range(members)]
     schema: JsonValue = {"type": "object", "required": names, "properties": dict.fromkeys(names, inner)}

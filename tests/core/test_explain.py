@@ -220,7 +220,7 @@ def test_a_union_is_explained_by_its_nearest_branch(
          {"anyOf": [{"contains": INT, "maxContains": 1}, {"prefixItems": [INT], "items": False}]}, "[1,1]"),
     ],
 )  # fmt: skip
-def test_what_alternatives_lack_is_true_of_a_value_of_the_right_type(
+def test_hints_of_alternatives_are_true_of_a_value_of_the_right_type(
     expected: str, schema: JsonValue, sent: str
 ) -> None:
     assert [("The value fits none of the alternatives", f"Missing in each: {expected}")] == [
@@ -269,9 +269,7 @@ def test_a_wrapper_around_the_arguments_is_pointed_out(hint: str, sent: str) -> 
          needs(s=SHAPES), '{"s":{"Kind":5}}'),
     ],
 )  # fmt: skip
-def test_what_is_advised_for_a_missing_key_would_be_accepted_or_is_a_question(
-    hint: str, schema: JsonValue, sent: str
-) -> None:
+def test_advice_for_a_missing_key_is_acceptable_or_a_question(hint: str, schema: JsonValue, sent: str) -> None:
     assert [hint] == [found.hint for found in said(schema, sent) if found.code is codes.REQUIRED_MISSING]
 
 
@@ -360,7 +358,7 @@ def test_keys_that_the_chosen_branch_declares_are_known() -> None:
     assert [] == list(find_unknown_fields(check, {"kind": "circle", "r": 1}, Severity.ERROR))
 
 
-def test_where_no_value_fits_the_text_says_so_and_advises_none() -> None:
+def test_says_that_no_value_fits_and_gives_no_advice() -> None:
     schema = obj(a={"type": "array", "enum": ["x", "y"]})
     for sent in ('{"a":["x"]}', '{"a":"x"}', '{"a":5}'):
         assert {True} == {"takes no value at all here" in each.hint for each in said(schema, sent)}

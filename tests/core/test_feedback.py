@@ -236,7 +236,7 @@ def test_an_upstream_failure_says_whether_the_tool_ran_and_when_to_come_back() -
     )
 
 
-def test_what_the_first_line_says_is_not_said_twice() -> None:
+def test_does_not_repeat_the_first_line() -> None:
     failure = Failure(codes.UPSTREAM_TIMEOUT, "b must not be 0", details={"original_error": "b must not be 0"})
     assert write_feedback(ToolResult(call(), failure)) == (
         "Tool 'write_file' failed (UPSTREAM_TIMEOUT): b must not be 0\n\nTry again later."

@@ -22,7 +22,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize(("text", "strictly"), SPELLINGS.items(), ids=SPELLINGS)
-def test_what_tools_take_is_not_refused_unless_the_config_says_so(text: str, strictly: bool) -> None:
+def test_accepts_the_spellings_of_tools_unless_the_config_is_strict(text: str, strictly: bool) -> None:
     assert compile_check(MOMENT, formats=USUAL).accepts(text)
     assert strictly == compile_check(MOMENT, formats=STRICT).accepts(text)
     assert strictly == compile_check(MOMENT, formats=Formats(True, (("date-time", "rfc3339"),))).accepts(text)
@@ -32,7 +32,7 @@ def test_what_tools_take_is_not_refused_unless_the_config_says_so(text: str, str
     "text",
     ["tomorrow", "2026-12-01", "2026-13-01T09:00", "2026-02-30 09:00", "2026-12-01T24:00", "2026-12-01T09:60", ""],
 )
-def test_what_is_no_date_and_time_is_refused_either_way(text: str) -> None:
+def test_rejects_text_that_is_no_date_and_time_in_every_mode(text: str) -> None:
     assert not compile_check(MOMENT, formats=USUAL).accepts(text)
     assert compile_check(MOMENT, formats=NONE).accepts(text)
 

@@ -35,7 +35,7 @@ def test_failures_in_a_row_open_it_and_a_success_between_them_does_not() -> None
     assert Closed(in_a_row=2) == after(Closed(), [True, True, False, True, True])
 
 
-def test_what_says_nothing_of_the_upstream_counts_for_nothing() -> None:
+def test_an_outcome_that_says_nothing_of_the_upstream_does_not_count() -> None:
     assert Closed(in_a_row=2) == after(Closed(), [True, None, None, True])
 
 
@@ -98,7 +98,7 @@ def test_a_share_of_failures_opens_it_once_there_are_enough_calls() -> None:
     assert isinstance(after(Closed(), [True, False, False, False, True], policy=SHARE), Closed)
 
 
-def test_what_is_older_than_the_window_is_forgotten() -> None:
+def test_forgets_calls_that_are_older_than_the_window() -> None:
     old = after(Closed(), [True, True, True], now=0.0, policy=SHARE)
 
     assert isinstance(settle(old, 0, True, 4.0, SHARE), Open)

@@ -33,7 +33,7 @@ def test_a_value_is_found_with_its_exact_text(path: Pointer, found: bytes) -> No
 
 
 @pytest.mark.parametrize("path", [("b",), ("a", 3), ("a", "x"), ("ab", "c"), ("z", 0), ("a", -1)])
-def test_what_is_not_there_is_a_lookup_error(path: Pointer) -> None:
+def test_a_missing_place_is_a_lookup_error(path: Pointer) -> None:
     with pytest.raises(LookupError):
         find_span(TEXT, path)
 

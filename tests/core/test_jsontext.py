@@ -79,7 +79,7 @@ def test_a_float_is_written_in_the_digits_it_was_read_from() -> None:
         (b"[" + b"1," * 100_000 + b"1]", "more than 100000 values", 1, 1),
     ],
 )
-def test_what_two_parsers_could_read_differently_is_refused_with_its_place(
+def test_rejects_text_that_two_parsers_could_read_differently_with_its_place(
     text: bytes, reason: str, line: int, column: int
 ) -> None:
     problem = parse(text)
@@ -147,7 +147,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES, st.sampled_from([b"1.50", b"1e3", b"-0", b"0.10", b"123456789012345678901234567890"]))
-def test_what_was_read_is_written_alike_by_the_quick_way_and_the_general_one(value: JsonValue, number: bytes) -> None:
+def test_the_quick_way_and_the_general_one_write_a_read_value_alike(value: JsonValue, number: bytes) -> None:
     read = parse(b"[" + dumps(value) + b"," + number + b"]")
 
     assert not isinstance(read, JsonProblem)
@@ -172,7 +172,7 @@ def test_reading_and_writing_do_the_same_with_the_quick_way_switched_off(
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_no_number_is_written_in_neither_way(value: float) -> None:
+def test_writes_no_value_that_is_no_number_in_either_way(value: float) -> None:
     for write in (dumps, dumps_known):
         with pytest.raises(ValueError, match="is not JSON"):
             write({"depth": [value]})
@@ -186,7 +186,7 @@ def test_a_text_deeper_than_the_quick_writer_goes_is_written_by_the_general_way(
     assert b"[" * 300 + b"0" + b"]" * 300 == dumps_known(value)
 
 
-def test_what_is_not_json_cannot_be_written() -> None:
+def test_cannot_write_a_value_that_is_not_json() -> None:
     with pytest.raises(TypeError, match="set is not JSON"):
         dumps({1, 2})
 

@@ -289,7 +289,7 @@ def test_a_text_within_the_limit_is_not_cut() -> None:
         ("héé 漢字 👍", "héé 漢字 👍"),
     ],
 )
-def test_what_could_steer_a_reader_is_escaped(shown: str, text: str) -> None:
+def test_escapes_characters_that_could_steer_a_reader(shown: str, text: str) -> None:
     assert shown == escape(text)
 
 

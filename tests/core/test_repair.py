@@ -122,7 +122,7 @@ def test_a_value_is_repaired_through_every_keyword(keyword: str, schema: JsonVal
           "then": {"properties": {"b": INT}}}, '{"b":"1"}', "VAL-002 /b"),
     ],
 )  # fmt: skip
-def test_what_has_no_one_meaning_is_refused(reason: str, schema: JsonValue, sent: str, codes: str) -> None:
+def test_rejects_a_value_without_one_meaning(reason: str, schema: JsonValue, sent: str, codes: str) -> None:
     assert codes in outcome(schema, sent), reason
 
 
@@ -208,7 +208,7 @@ def test_text_repairs_inside_a_string_are_recorded_too() -> None:
     assert ["parse_json_string /a", "python_literals /a", "trailing_commas /a"] == made
 
 
-def test_what_was_sent_is_never_changed_itself() -> None:
+def test_never_changes_the_sent_value_itself() -> None:
     value = parse(b'{"a":["1",{"b":null}],"C":"x"}')
     before = dumps(value)
     check = compile_check({**obj(a=arr(True), c=INT), "additionalProperties": False})

@@ -82,5 +82,5 @@ def test_any_other_value_stays(value: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "leaves"), [("..;", True), ("%2e%2e", True), ("a%2fb", False), (";v=1", False)])
-def test_what_is_passed_on_may_hold_more_but_never_leads_up(value: str, leaves: bool) -> None:
+def test_a_passthrough_segment_may_hold_more_but_never_leads_up(value: str, leaves: bool) -> None:
     assert leaves == leaves_segment(value, judged=False)

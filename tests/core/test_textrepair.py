@@ -75,7 +75,7 @@ def test_each_class_mends_its_own(expected: str, text: str) -> None:
 @pytest.mark.parametrize(
     "text", ['{"a":1', '{"a":"x', '{"a":[1,2}', '[{"a":1}', "{'a':'x", '```json\n{"a":1', '{"a":1,', "{"]
 )
-def test_what_does_not_balance_is_never_completed(text: str) -> None:
+def test_never_completes_unbalanced_text(text: str) -> None:
     assert read(text) in ("truncated", "refused")
 
 
@@ -97,7 +97,7 @@ def test_a_cut_off_call_says_so() -> None:
         '{"a":“x}', "{\"a\":1,\"a\":2,}",
     ],
 )  # fmt: skip
-def test_what_has_more_than_one_reading_is_refused_even_with_every_class(text: str) -> None:
+def test_rejects_text_with_more_than_one_reading_even_with_every_class(text: str) -> None:
     assert "refused" == read(text)
 
 
@@ -119,7 +119,7 @@ def test_the_classes_of_standard_lose_nothing() -> None:
     assert {"code_fence", "control_characters", "repeated_body", "call_markup"} == STANDARD
 
 
-def test_what_is_mended_obeys_every_bound_of_strict_text() -> None:
+def test_repaired_text_obeys_every_bound_of_strict_text() -> None:
     assert "refused" == read("[" * 65 + "1," + "]" * 65)
     assert "refused" == read("['a'," + "1," * 100_000 + "]")
     assert "refused" == read('{"a":1e400,}')

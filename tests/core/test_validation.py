@@ -148,7 +148,7 @@ def test_a_schema_that_is_none_is_refused_with_the_place(schema: Any, path: tupl
     assert path == caught.value.path
 
 
-def test_what_a_reference_leads_to_outside_is_held_against_its_meta_schema() -> None:
+def test_validates_the_target_of_an_outside_reference_against_its_meta_schema() -> None:
     documents = {"https://example.org/api": {"components": {"x": {"type": "strin"}}}}
     with pytest.raises(SchemaError, match="strin"):
         compile_check({"$ref": "https://example.org/api#/components/x"}, documents=documents)

@@ -64,7 +64,7 @@ def test_patterns_that_backtrack_spend_from_it_too() -> None:
         hard.search("abc")
 
 
-def test_what_a_call_may_cost_depends_on_how_much_it_holds_up_to_a_bound() -> None:
+def test_the_budget_of_a_call_grows_with_its_values_up_to_a_bound() -> None:
     assert [100_040, 100_000 + 40 * 101, 2_000_000] == [
         find_budget(None), find_budget([1] * 100), find_budget(["x" * 100] * 90_000)
     ]  # fmt: skip

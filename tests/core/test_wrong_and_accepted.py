@@ -87,7 +87,7 @@ def of_tool(
          '{"table":"users","where":""}'),
     ],
 )  # fmt: skip
-def test_what_has_a_second_meaning_is_refused(level: str, meaning: str, schema: JsonValue, sent: str) -> None:
+def test_rejects_a_call_with_a_second_meaning(level: str, meaning: str, schema: JsonValue, sent: str) -> None:
     assert "VAL-0" in outcome(schema, sent, level), meaning
 
 

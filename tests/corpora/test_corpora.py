@@ -173,7 +173,7 @@ def test_each_piece_of_advice_that_is_followed_mends_its_place() -> None:
         (("{a: integer (required)}",), '{"b": "x"}', False, ["the shape lacks {'a'}"]),
     ],
 )
-def test_what_is_not_so_in_a_text_is_found(
+def test_finds_untrue_statements_in_a_text(
     accepts: tuple[str, ...], example: str, complete: bool, untrue: list[str]
 ) -> None:
     check = check_of(

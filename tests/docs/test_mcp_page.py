@@ -52,7 +52,7 @@ SAID = [
 
 
 @pytest.mark.parametrize("said", SAID)
-def test_what_the_page_says_is_what_the_code_does(said: str) -> None:
+def test_the_page_says_what_the_code_does(said: str) -> None:
     assert said in PAGE
 
 

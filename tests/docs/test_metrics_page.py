@@ -20,7 +20,7 @@ def test_the_page_of_other_systems_has_gominds_metrics() -> None:
     assert "\n".join(gomind()) in (PAGE.parents[1] / "evidence" / "other-systems.md").read_text(encoding="utf-8")
 
 
-def test_what_is_shown_is_what_the_catalogue_describes() -> None:
+def test_the_metrics_page_shows_the_meanings_of_the_catalogue() -> None:
     text = write_page(Metrics([Served("/weather", "weather")], "digest"))[1].decode()
     shown = {family.name: family.documentation for family in text_string_to_metric_families(text)}
     described = {metric.name.removesuffix("_total"): metric.meaning for metric in METRICS.values()}

@@ -96,7 +96,7 @@ def missing(shown_by: str) -> list[str]:
 
 
 @each_row(("row", "shown_by"), [(row, shown_by) for row, _, shown_by in ROWS])
-def test_what_a_row_names_exists(row: str, shown_by: str) -> None:
+def test_the_tests_that_a_row_names_exist(row: str, shown_by: str) -> None:
     if shown_by.startswith("not ours: "):
         assert len(shown_by) > len("not ours: ")
     else:
@@ -114,7 +114,7 @@ def test_no_row_appears_twice() -> None:
 
 
 @each_row("row", EVIDENCE)
-def test_what_a_row_names_shows_what_the_requirement_asks(row: str) -> None:
+def test_the_tests_that_a_row_names_contain_its_evidence(row: str) -> None:
     (shown_by,) = (shown_by for name, _, shown_by in ROWS if name == row)
     held = sources(shown_by)
     assert [] == [words for words in EVIDENCE[row] if words not in held]

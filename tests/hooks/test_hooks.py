@@ -119,7 +119,7 @@ async def test_an_answer_of_a_hook_replaces_the_tools() -> None:
     assert ["answered"] == [line["outcome"] for line in proxy.lines()]
 
 
-async def test_what_a_hook_changes_is_judged_repaired_and_said() -> None:
+async def test_validates_repairs_and_reports_a_change_of_a_hook() -> None:
     async with hooked(hook("Says", {"change": {"lat": "2.50", "note": "n"}})) as (proxy, seen):
         said = await proxy.post("/weather", BAD)
 
@@ -127,7 +127,7 @@ async def test_what_a_hook_changes_is_judged_repaired_and_said() -> None:
     assert "hook;path=, string_to_number;path=/lat" == said.header("tool-repairs")
 
 
-async def test_what_a_hook_changes_for_the_worse_does_not_reach_the_tool() -> None:
+async def test_a_wrong_change_of_a_hook_does_not_reach_the_tool() -> None:
     async with hooked(hook("Says", {"change": {"lat": "north"}})) as (proxy, seen):
         said = await proxy.post("/weather", GOOD)
 
@@ -184,9 +184,7 @@ async def test_no_hook_can_touch_what_frames_the_body(headers: dict[str, object]
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("on_failure", ["ignore", "refuse"])
 @pytest.mark.parametrize("header", ["X-Way: plain", "X-Way: change"])
-async def test_whatever_a_hook_does_an_invalid_call_never_reaches_the_tool(
-    way: str, on_failure: str, header: str
-) -> None:
+async def test_an_invalid_call_never_reaches_the_tool_with_any_hook(way: str, on_failure: str, header: str) -> None:
     entry = hook("Misbehaves", {"way": way}, on_failure=on_failure, timeout="20ms")
     async with hooked(entry) as (proxy, seen):
         bad = await proxy.post("/weather", BAD, header)

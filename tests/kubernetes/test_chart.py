@@ -72,7 +72,7 @@ def test_the_version_is_that_of_the_proxy() -> None:
     assert (__version__, __version__) == (chart["appVersion"], chart["version"])
 
 
-def test_what_an_operator_can_set_has_all_that_belongs_to_it() -> None:
+def test_renders_every_manifest_that_an_operator_can_switch_on() -> None:
     kinds = sorted(manifest["kind"] for manifest in render("gateway-scaled"))
     expected = [
         "ConfigMap", "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Job",
@@ -162,7 +162,7 @@ def test_a_chart_without_a_config_asks_for_one() -> None:
 
 
 @pytest.mark.parametrize(("values", "words"), REFUSALS, ids=[words[:40] for _, words in REFUSALS])
-def test_what_cannot_be_meant_is_refused_with_a_remedy(values: dict[str, Any], words: str) -> None:
+def test_rejects_meaningless_values_with_a_remedy(values: dict[str, Any], words: str) -> None:
     assert words in refusal("tool", **values)
 
 
@@ -240,7 +240,7 @@ def test_no_service_leads_past_the_proxy() -> None:
 
 
 @pytest.mark.parametrize("name", WITH_POD)
-def test_what_selects_the_pods_finds_them(name: str) -> None:
+def test_every_selector_finds_the_pods(name: str) -> None:
     manifests = render(name)
     labels = pod_of(manifests)["metadata"]["labels"].items()
     selecting = {"PodDisruptionBudget", "PodMonitor"}

@@ -36,7 +36,7 @@ def test_no_step_of_the_image_itself_needs_a_shell() -> None:
 
 
 @pytest.mark.parametrize("script", ["cluster", "release"])
-def test_what_builds_the_image_keeps_its_health_check(script: str) -> None:
+def test_every_build_of_the_image_keeps_its_health_check(script: str) -> None:
     """The OCI's format has none."""
     assert "--format v2s2" in (ROOT / ".ci" / "release").read_text()
     builds = re.findall(r"buildah (?:build|bud) (?:\\\n|[^\n])*", (ROOT / ".ci" / script).read_text())

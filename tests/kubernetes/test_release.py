@@ -62,7 +62,7 @@ def release(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_what_is_missing_is_named_before_anything_is_done(settings: dict[str, str], words: str, tmp_path: Path) -> None:
+def test_names_a_missing_setting_before_it_does_anything(settings: dict[str, str], words: str, tmp_path: Path) -> None:
     done = release(tmp_path, **settings)
     assert (2, "", True) == (done.returncode, done.stdout, words in done.stderr)
     assert [] == [*tmp_path.iterdir()]

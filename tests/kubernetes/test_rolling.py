@@ -51,13 +51,13 @@ STATIC: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("values", LIVE, ids=str)
-def test_what_a_running_proxy_takes_over_rolls_no_pod(values: dict[str, Any]) -> None:
+def test_a_live_section_rolls_no_pod(values: dict[str, Any]) -> None:
     assert pod() == pod(**values)
     assert {"checksum/static"} == set(checksum())
 
 
 @pytest.mark.parametrize("values", STATIC, ids=str)
-def test_what_needs_a_restart_rolls_the_pods(values: dict[str, Any]) -> None:
+def test_a_section_that_needs_a_restart_rolls_the_pods(values: dict[str, Any]) -> None:
     assert checksum()["checksum/static"] != checksum(**values)["checksum/static"]
 
 

@@ -44,7 +44,7 @@ async def test_a_job_beyond_its_deadline_is_killed_and_the_next_one_is_done(pool
     assert Done(b"next") == await pool.run(f"{JOBS}:echo", b"next", seconds=60)
 
 
-async def test_what_jobs_share_is_sent_once_while_it_is_among_the_last_ones(pool: OffloadPool) -> None:
+async def test_sends_a_shared_payload_once_while_it_is_recent(pool: OffloadPool) -> None:
     async def ask(shared: int) -> Done | GaveUp:
         return await pool.run(f"{JOBS}:count_shared", b"a", Shared(b"schema %d " % shared), seconds=60)
 

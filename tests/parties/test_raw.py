@@ -105,7 +105,7 @@ def oddities(session: str | None) -> Iterator[tuple[str, str, dict[str, str], st
 
 
 @pytest.mark.parametrize("server", [*BOOKSHOPS, "everything"])
-def test_what_is_no_damaged_call_is_answered_as_the_server_answers_it(server: str, stage: Stage) -> None:
+def test_a_message_that_is_no_damaged_call_gets_the_servers_answer(server: str, stage: Stage) -> None:
     direct, proxied = stage.direct_url(server), stage.url(server)
     answers = []
     for url in (direct, proxied):

@@ -289,7 +289,7 @@ async def read_by_all(requests: list[Sent], ports: dict[str, int]) -> list[dict[
     return found
 
 
-async def test_what_is_forwarded_is_read_by_every_service_as_it_was_judged() -> None:
+async def test_every_service_reads_a_forwarded_request_as_it_was_validated() -> None:
     needs("web", "webnode", "readings")
     chance = random.Random(20261124)
     makers = (make_cookies, make_headers, make_queries, make_forms, make_parts)

@@ -34,7 +34,7 @@ def test_the_calls_are_what_they_say() -> None:
             assert call.body[-1:] == b'"' or not is_valid(json.loads(call.body)), call
 
 
-def test_whatever_must_not_come_of_a_call_is_noticed() -> None:
+def test_notices_every_wrong_outcome_of_a_call() -> None:
     def of(call: Call, status: int, body: bytes) -> int:
         told = Told()
         judge(call, Seen(f"HTTP/1.1 {status} x", (), body), told)

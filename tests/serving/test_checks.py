@@ -159,7 +159,7 @@ async def test_a_body_that_breaks_its_chunks_is_refused_at_once_and_reaches_nobo
     assert ((400, "BAD_REQUEST"), "close", []) == (code(seen), seen.header("connection"), server.seen)
 
 
-async def test_what_follows_another_upgrade_in_the_same_packet_is_not_lost_in_silence() -> None:
+async def test_closes_after_another_upgrade_so_that_the_next_request_is_not_lost_in_silence() -> None:
     upgrade = head(HOST, b"Connection: Upgrade", b"Upgrade: h2c", line=b"GET / HTTP/1.1")
     async with tool(replies(OK)) as server, proxied(ROUTES, server.url) as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)

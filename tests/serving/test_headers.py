@@ -21,7 +21,7 @@ def fields(hop: Hop, peer: str, headers: Headers) -> dict[str, str]:
     return dict(hop.own_fields(peer, "http", headers))
 
 
-def test_what_a_trusted_hop_says_of_earlier_ones_is_kept_and_extended() -> None:
+def test_keeps_and_extends_the_fields_of_a_trusted_hop() -> None:
     said: Headers = (
         ("x-forwarded-for", "203.0.113.7"),
         ("x-forwarded-proto", "https"),
@@ -37,7 +37,7 @@ def test_what_a_trusted_hop_says_of_earlier_ones_is_kept_and_extended() -> None:
     } == fields(TRUSTING, "10.1.2.3", said)
 
 
-def test_what_anybody_else_says_is_replaced() -> None:
+def test_replaces_the_fields_of_anybody_else() -> None:
     said: Headers = (("x-forwarded-for", "203.0.113.7"), ("x-forwarded-proto", "https"), ("host", "shop.test"))
 
     assert {
@@ -189,9 +189,7 @@ SAID = st.lists(
 
 
 @given(st.sampled_from(["10.1.2.3", "192.0.2.1", ""]), st.lists(SAID, max_size=5))
-def test_what_was_worked_out_for_a_connection_is_what_holds_for_each_of_its_requests(
-    peer: str, requests: list[Fields]
-) -> None:
+def test_cached_fields_of_a_connection_hold_for_each_of_its_requests(peer: str, requests: list[Fields]) -> None:
     caller = Caller.of(TRUSTING, peer, "https")
 
     for headers in requests:
@@ -235,7 +233,7 @@ def test_a_caller_that_claims_an_address_once_does_not_claim_it_for_the_next_req
     assert plain == caller.own_fields(Fields([("host", "x")]))
 
 
-def test_where_calls_are_judged_no_hop_names_another_path() -> None:
+def test_a_trusted_hop_names_no_other_path_on_a_validating_route() -> None:
     said = Fields([("host", "x"), ("x-original-url", "/admin"), ("x-rewrite-url", "/a"), ("x-original-uri", "/o")])
     caller = Caller.of(TRUSTING, "10.1.2.3", "http")
 

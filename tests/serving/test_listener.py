@@ -328,7 +328,9 @@ async def test_a_connection_stays_open_as_its_version_and_its_client_ask(
 
 @pytest.mark.parametrize("kind", ["whole", "pieces"])
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304), ("HEAD", 404)])
-async def test_what_has_no_body_gets_none_and_the_next_answer_follows(kind: str, method: str, status: int) -> None:
+async def test_an_answer_without_a_body_gets_none_and_the_next_answer_follows(
+    kind: str, method: str, status: int
+) -> None:
     async def bare(request: web.BaseRequest) -> web.StreamResponse:
         if request.raw_path == "/last":
             return Response(200, [TYPED], b"last")
@@ -381,7 +383,7 @@ async def test_a_field_with_a_control_character_never_goes_out(name: str, value:
     assert b"Evil" not in got
 
 
-async def test_what_is_no_ascii_goes_out_as_it_came_in() -> None:
+async def test_returns_a_header_that_is_no_ascii_unchanged() -> None:
     async def echo(request: web.BaseRequest) -> Response:
         return Response(200, [("X-Said", request.headers["x-said"])], b"")
 

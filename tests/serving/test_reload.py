@@ -264,7 +264,7 @@ async def test_sections_that_need_a_restart_are_reported_and_the_rest_is_taken_o
     assert ["listen", "state"] == [event["section"] for event in events(proxy, "config needs a restart")]
 
 
-def test_what_is_not_known_to_be_live_needs_a_restart(tmp_path: Path) -> None:
+def test_a_section_that_is_not_known_to_be_live_needs_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
 
     def loaded(more: str) -> Any:

@@ -74,7 +74,7 @@ async def test_a_defect_of_the_engine_ends_only_a_call_that_is_enforced(
     assert 'outcome="rejected"' not in metrics
 
 
-async def test_where_routes_enforce_it_is_still_refused() -> None:
+async def test_an_enforcing_route_still_rejects_it() -> None:
     async with (
         tool(replies(OK)) as server,
         proxied(DISPATCH % "enforce", server.url, tools=CATALOGUE) as proxy,

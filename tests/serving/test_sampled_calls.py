@@ -60,7 +60,7 @@ async def test_one_call_in_a_hundred_is_taken_of_a_tools_first_and_one_in_a_thou
     assert [("/one", b'{"n": 0}'), ("/one", b'{"n": 2}'), ("/one", b'{"n": 4}'), ("/other", b'{"n": 7}')] == taken
 
 
-async def test_what_is_refused_or_has_no_schema_is_never_taken() -> None:
+async def test_never_samples_a_rejected_call_or_one_without_a_schema() -> None:
     async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as upstream, proxied(ROUTES, upstream.url) as proxy:
         taken = take_samples(proxy, Dice())
         for path in ("/one", "/free"):

@@ -230,7 +230,7 @@ async def test_the_next_request_waits_until_the_one_before_is_answered() -> None
 
 
 @pytest.mark.parametrize(("packets", "statuses"), [(1, [400]), (2, [200, 400])])
-async def test_what_follows_a_malformed_request_is_never_read_as_a_request(packets: int, statuses: list[int]) -> None:
+async def test_never_reads_a_request_after_a_malformed_one(packets: int, statuses: list[int]) -> None:
     """aiohttp's parser drops a good request that came in the same packet: it is not forwarded, and its client gets a
     400."""
     malformed = b"GET / HTTP/1.1\r\nHost : x\r\n\r\n" + CALL

@@ -67,7 +67,7 @@ async def test_calls_are_counted_by_what_became_of_them() -> None:
     )
 
 
-async def test_what_happens_around_containers_is_counted() -> None:
+async def test_counts_events_of_containers() -> None:
     routes = "- {path: /Math, upstream: tools, tool: Math, container: {functions: [Add], expand: proxy}}"
     samples = await scraped(
         routes, "http://127.0.0.1:9", ("/Math", b"{}"), ("/Math", b'{"a": 1}'), ("/Math", b'{"b": 1}')

@@ -396,7 +396,7 @@ def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_config(keys: Path
         ("defaults: {cors: on}", "`cors` expects off, upstream, or a mapping"),
     ],
 )
-def test_what_cannot_be_meant_about_connections_is_a_mistake(tmp_path: Path, text: str, told: str) -> None:
+def test_rejects_meaningless_keys_of_connections(tmp_path: Path, text: str, told: str) -> None:
     (found,) = mistakes(tmp_path, text)
 
     assert told in found

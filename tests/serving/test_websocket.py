@@ -90,7 +90,7 @@ async def test_bytes_go_both_ways_and_the_end_arrives_behind_the_last_of_them() 
     )
 
 
-async def test_what_is_sent_right_behind_the_handshake_is_not_lost() -> None:
+async def test_keeps_bytes_that_follow_the_handshake_at_once() -> None:
     async with connected(echo, behind=b"early bye") as ((reader, _), _, _):
         await reader.readuntil(b"\r\n\r\n")
         assert b"hello early bye" == await reader.read()

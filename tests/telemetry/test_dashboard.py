@@ -37,7 +37,7 @@ def test_a_name_that_is_none_is_found(expression: str, found: list[str]) -> None
 
 
 @pytest.mark.parametrize("expression", ["sum(", "sum)", "a{b=", "sum by x", "a ; b"])
-def test_what_is_no_expression_is_refused(expression: str) -> None:
+def test_rejects_text_that_is_no_expression(expression: str) -> None:
     with pytest.raises(ValueError, match=r"bracket|brace|not read"):
         named(expression)
 

@@ -105,7 +105,7 @@ def test_instants_are_cut_to_milliseconds_and_always_move() -> None:
     ] == [json.loads(line)["timestamp"] for line in stream.getvalue().splitlines()]
 
 
-def test_what_json_writers_choke_on_is_written_all_the_same() -> None:
+def test_writes_values_that_json_writers_refuse() -> None:
     stream = io.StringIO()
     log = Log(stream, "json", "info", lambda: WALL)
     log.event("odd", huge=2**70, half="\ud800", path=Path("/a"), event="e")

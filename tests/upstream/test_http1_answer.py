@@ -245,7 +245,7 @@ def test_an_answer_whose_head_was_read_before_is_read_the_same(answers: list[tup
         assert describe(AGAIN[kind], method, upgrade, None) == describe(AGAIN[kind], method, upgrade, heads)
 
 
-def test_what_was_read_of_a_head_serves_the_next_answer_and_a_cookie_is_not_kept() -> None:
+def test_a_read_head_serves_the_next_answer_and_a_cookie_is_not_kept() -> None:
     heads = ReadHeads()
     for kind in ("length", "a cookie", "chunks", "an upgrade", "part of a head", "length nought"):
         describe(AGAIN[kind], "POST", True, heads)

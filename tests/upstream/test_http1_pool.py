@@ -258,7 +258,7 @@ async def test_a_connection_that_ends_lets_the_next_in_line_make_one() -> None:
     assert 10 == server.connections
 
 
-async def test_whoever_stops_waiting_for_a_connection_holds_up_nobody() -> None:
+async def test_a_caller_that_stops_waiting_for_a_connection_delays_nobody() -> None:
     release = asyncio.Event()
 
     async def held(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:
@@ -278,7 +278,7 @@ async def test_whoever_stops_waiting_for_a_connection_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize("free", ["the connection", "its place"])
-async def test_what_is_handed_to_somebody_who_leaves_goes_to_the_next(free: str) -> None:
+async def test_a_connection_for_a_caller_who_left_goes_to_the_next(free: str) -> None:
     async with tool(replies(GOOD)) as server:
         dialer = Dialer(read_origin(server.url), None)
         pool = Pool(asyncio.get_running_loop(), dialer.dial, 1, 4.0)

@@ -215,7 +215,7 @@ async def test_an_answer_may_stream_while_the_upload_still_runs() -> None:
     assert [b"one", b"two"] == found
 
 
-async def test_what_the_body_raises_before_the_answer_is_raised_and_ends_the_connection() -> None:
+async def test_raises_an_error_of_the_body_before_the_answer_and_ends_the_connection() -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"x"
         raise ConnectionResetError("the client has left")
@@ -233,7 +233,7 @@ async def test_what_the_body_raises_before_the_answer_is_raised_and_ends_the_con
             await gone.wait()
 
 
-async def test_what_the_body_raises_during_the_answer_breaks_the_answer() -> None:
+async def test_an_error_of_the_body_during_the_answer_breaks_the_answer() -> None:
     leave = asyncio.Event()
 
     async def broken() -> AsyncIterator[bytes]:

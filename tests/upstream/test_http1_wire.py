@@ -120,7 +120,7 @@ def test_bytes_that_were_no_utf8_go_out_as_they_came() -> None:
         ("GET", "/", (("host", "t\r\nevil: 1"),)),
     ],
 )
-def test_what_would_break_a_line_is_not_sent(method: str, target: str, headers: Headers) -> None:
+def test_does_not_send_text_that_would_break_a_line(method: str, target: str, headers: Headers) -> None:
     with pytest.raises(ExchangeError) as broken:
         write_head(method, target, "t", headers, 0)
 

@@ -136,7 +136,7 @@ FAULTS: dict[str, tuple[Script, str]] = {
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", FAULTS)
-async def test_what_is_no_whole_answer_is_a_fault_in_time(name: str) -> None:
+async def test_a_partial_answer_is_a_fault_in_time(name: str) -> None:
     script, expected = FAULTS[name]
     assert expected == token(await fetched(script, seconds=0.3, idle_timeout=0.3))
 
@@ -158,7 +158,7 @@ async def test_a_header_that_would_be_two_is_not_sent() -> None:
     assert ("http_request_error", []) == (token(fault), server.seen)
 
 
-async def test_who_finds_every_connection_busy_does_not_wait_for_ever() -> None:
+async def test_gives_up_waiting_for_a_connection_when_all_are_busy() -> None:
     async with tool(silent) as server:
         asker = client(server.url, connections=1, connect_timeout=0.05)
         first = asyncio.create_task(asker.fetch(asking(), LIMIT))

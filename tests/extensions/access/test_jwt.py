@@ -125,7 +125,7 @@ async def test_a_token_that_counted_before_ends_with_its_time() -> None:
 @pytest.mark.parametrize(
     "token", ["x", "a.b.c", "..", "a" * (MAX_TOKEN + 1), "e30.e30.e30", f"{encode({'alg': 'none'})}.e30."]
 )
-async def test_what_is_no_token_is_refused_without_asking_for_keys(token: str) -> None:
+async def test_rejects_a_malformed_token_without_fetching_keys(token: str) -> None:
     async with guarded() as there:
         assert 401 == (await there.call(token)).status
         assert ([], []) == (there.issuer.asked, there.server.seen)

@@ -38,7 +38,7 @@ async def names(client: Talk, *headers: str) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["", ", mode: report"])
 @pytest.mark.parametrize("events", [False, True])
-async def test_what_a_caller_may_not_call_is_not_listed_and_not_called(events: bool, mode: str) -> None:
+async def test_hides_and_rejects_tools_that_a_caller_may_not_call(events: bool, mode: str) -> None:
     async with talk(McpServer([ADD, NOW, DROP], events=events), more=f"{AUTH}, {RULES}{mode}") as client:
         assert b"drop_all" not in (await client.send(LIST, BEARER)).body
         assert '{"a": 1, "b": 2}' == text(await ask(client, call("add", {"a": 1, "b": 2})))

@@ -83,7 +83,7 @@ async def test_a_call_is_sent_where_a_rule_allows_it_and_refused_where_none_does
     ],
 )
 @pytest.mark.parametrize("mode", ["", ", mode: report"])
-async def test_what_cannot_be_judged_is_not_sent(mode: str, body: bytes) -> None:
+async def test_does_not_send_a_call_that_cannot_be_validated(mode: str, body: bytes) -> None:
     async with tool(replies(OK)) as server, proxied(f"{ROUTE}{mode}}}", server.url, tools=TOOLS) as proxy:
         seen = await call(proxy, "read_file", body)
         assert (True, []) == (400 <= seen.status < 500, server.seen)

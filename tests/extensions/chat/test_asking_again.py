@@ -99,7 +99,7 @@ FAILED = json.dumps({"error": {"message": "no room"}, "usage": {"prompt_tokens":
 
 
 @pytest.mark.parametrize("second", [answer("500 Oops", FAILED, JSON_TYPE), whole(FAILED)])
-async def test_what_a_second_answer_that_came_to_nothing_took_is_counted(second: bytes) -> None:
+async def test_counts_the_tokens_of_a_second_answer_without_use(second: bytes) -> None:
     seen, _, line = await ask([whole(chat_answer(WRONG)), second])
     made, wanted = json.loads(seen.body), json.loads(chat_answer(WRONG))
     assert {"prompt_tokens": 50, "completion_tokens": 5, "total_tokens": 55} == made.pop("usage")

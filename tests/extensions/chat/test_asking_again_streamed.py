@@ -155,7 +155,7 @@ LOST: dict[str, tuple[str, bytes, list[bytes], bytes, bytes]] = {
 
 
 @pytest.mark.parametrize("api", LOST)
-async def test_what_a_second_answer_that_came_to_nothing_took_is_counted(api: str) -> None:
+async def test_counts_the_tokens_of_a_second_answer_without_use(api: str) -> None:
     path, request, first, second, wanted = LOST[api]
     seen, requests, line = await ask([streamed(first), second], path, request)
     assert (wanted, 2) == (seen.body, len(requests))

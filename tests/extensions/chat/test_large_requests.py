@@ -59,7 +59,7 @@ async def test_an_answer_to_a_large_request_is_judged_and_asked_about(stream: bo
         (Api.RESPONSES, responses_request(input="text", parallel_tool_calls=False)),
     ],
 )
-def test_what_is_left_of_a_request_says_the_same(api: Api, request_: bytes) -> None:
+def test_a_reduced_request_says_the_same_as_the_whole_one(api: Api, request_: bytes) -> None:
     full, reduced = read_model_request(api, request_), read_model_request(api, reduce_request(request_))
     assert type(full) is type(reduced)
     if isinstance(full, ModelRequest) and isinstance(reduced, ModelRequest):

@@ -92,7 +92,7 @@ UNREAD = [
 
 
 @pytest.mark.parametrize(("reason", "request_", "headers", "sent"), UNREAD)
-async def test_what_is_relayed_unread_is_counted(
+async def test_counts_answers_that_are_relayed_unread(
     reason: str, request_: bytes, headers: tuple[str, ...], sent: bytes
 ) -> None:
     routes = "  - {path: /v1, upstream: tools, model: {max_answer: 1000}}"
@@ -164,7 +164,7 @@ REPLACED = (("get_weather", json.dumps({"days": SECRET})), ("getWeather", '{"cit
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("keeps", [True, False])
-async def test_what_the_model_read_of_an_answer_that_was_replaced_is_kept(keeps: bool, stream: bool) -> None:
+async def test_keeps_the_calls_of_an_answer_that_was_replaced(keeps: bool, stream: bool) -> None:
     token = "0123456789abcdef0123456789abcdef"
     admin = f"{{listen: 127.0.0.1:0, token: {token}, values: {'full' if keeps else 'off'}}}"
     login = f"Authorization: Bearer {token}"

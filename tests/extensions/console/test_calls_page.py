@@ -33,7 +33,7 @@ async def test_a_refused_call_is_found_by_its_request_id_without_any_value() -> 
     assert SECRET.encode() not in found.body
 
 
-async def test_what_a_report_only_route_would_have_refused_is_kept_too() -> None:
+async def test_keeps_a_call_that_a_report_only_route_would_have_refused() -> None:
     async with tool(replies(OK)) as server, proxied(REPORT, server.url) as proxy:
         await proxy.post("/weather", b'{"lat": []}')
         (call,) = told(await proxy.ask_admin("/-/calls"))["calls"]

@@ -52,7 +52,7 @@ def test_a_field_of_the_record_that_changes_the_line_changes_the_entry(name: str
     assert line == {name: entry.get(name) for name in line}
 
 
-def test_what_filters_compare_is_a_field_of_the_entry() -> None:
+def test_every_filter_compares_a_field_of_the_entry() -> None:
     assert set() == set(FIELDS.values()) - set(keep(USUAL))
 
 

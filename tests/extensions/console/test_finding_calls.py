@@ -241,7 +241,7 @@ def test_a_delivered_call_expects_the_arguments_that_went_to_the_tool(started: S
     assert [] == [name for name in ("sent", "expected", "target") if name in masked]
 
 
-def test_where_values_are_not_shown_the_page_says_why(started: Served, running: Any) -> None:
+def test_the_page_says_why_values_are_not_shown(started: Served, running: Any) -> None:
     with page(running) as shown:
         shown.goto(started.link(READER))
         shown.get_by_text("values are not shown to readers").wait_for()
@@ -255,9 +255,7 @@ def test_where_values_are_not_shown_the_page_says_why(started: Served, running: 
     ("values", "text"),
     [("off", "Arguments are not kept."), ("preview", "These arguments are a preview, masked and cut.")],
 )
-def test_where_values_are_not_kept_whole_no_copy_is_made_and_the_setting_is_named(
-    values: str, text: str, tmp_path: Path
-) -> None:
+def test_makes_no_copy_without_whole_values_and_names_the_setting(values: str, text: str, tmp_path: Path) -> None:
     with served(tmp_path, FULL.replace("full", f'"{values}"')) as (proxy, _):
         proxy.call({"text": "tea", "at": "soon"})
         (call,) = proxy.ask("/-/calls")["calls"]

@@ -170,7 +170,7 @@ async def test_readers_change_nothing_and_wrong_tokens_have_to_wait_while_the_ri
     assert 200 == right.status
 
 
-async def test_what_models_get_wrong_is_counted_by_place_with_the_shape_of_texts() -> None:
+async def test_counts_mistakes_of_models_by_place_with_the_shape_of_texts() -> None:
     async with tool(replies(OK)) as server, proxied(REMINDERS, server.url) as proxy:
         for number in range(7):
             await remind(proxy, f"c{number}", text="tea", at=f"0{number + 1}.12.2026, 09:00")

@@ -161,7 +161,7 @@ async def test_a_dry_run_of_the_last_attempt_tells_no_webhook() -> None:
     assert 1 == len(webhook.seen)  # of the call, not of the dry run
 
 
-async def test_what_a_hook_says_of_a_call_is_masked_whole() -> None:
+async def test_masks_the_words_of_a_hook_as_a_whole() -> None:
     """A hook may quote values in any form: too short to be found again, or written as an amount."""
     refusal = "Customer 42 (Bo) may not be charged 1,250.50"
     hooks = f"[{{use: 'tests.hooks.samples:Says', settings: {{refuse: '{refusal}'}}}}]"

@@ -164,7 +164,7 @@ def test_sends_a_wrong_token_only_once_so_that_the_right_one_is_not_locked_out(s
         shown.get_by_role("heading", name="Overview").wait_for()
 
 
-def test_acceptance_07_what_models_wrote_appears_as_text(started: Demo, running: Any) -> None:
+def test_acceptance_07_text_of_models_appears_as_text(started: Demo, running: Any) -> None:
     hostile = ["<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", "left\u202eright", "x" * 100_000]
     for number, key in enumerate(hostile):
         call(started, "/tools/weather", {"lat": "x", "lon": 1, key: key}, f"hostile{number}")

@@ -41,7 +41,7 @@ def test_secrets_are_masked_by_name_by_schema_and_by_look() -> None:
 
 
 @given(values)
-def test_what_is_repeated_as_it_was_shown_is_the_original(value: Any) -> None:
+def test_restores_the_original_of_a_repeated_mask(value: Any) -> None:
     assert value == restore_secrets(hide_secrets(value, LIMITS), hide_secrets(value, LIMITS), value)
 
 

@@ -189,7 +189,7 @@ def test_the_bundled_prompts_hold_what_they_have_to(layer: Layer) -> None:
     ]
 
 
-def test_what_is_filled_in_is_not_looked_through_again() -> None:
+def test_fills_in_values_only_once() -> None:
     values = dict.fromkeys(PLACEHOLDERS, "") | {"error": "{{schema}}", "schema": "secret"}
     assert [{"role": "user", "content": "{{schema}}!"}] == make_messages("{{ error }}!", values)
 

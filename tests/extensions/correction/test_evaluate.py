@@ -132,9 +132,7 @@ def test_cases_of_ones_own_are_measured_as_well(tmp_path: Path, capsys: pytest.C
         (["--file", "no/such/file"], "No such file"),
     ],
 )
-def test_what_is_wrong_with_the_arguments_is_said(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rejects_wrong_arguments_with_a_reason(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["evaluate", *words])
     assert said in capsys.readouterr().err
 

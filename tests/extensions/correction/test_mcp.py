@@ -115,7 +115,7 @@ class _Gathers:
 
 
 @pytest.mark.parametrize("events", [False, True])
-async def test_what_earlier_calls_gave_reaches_layer_four_however_it_arrives(events: bool) -> None:
+async def test_layer_four_sees_results_of_earlier_calls_in_every_format(events: bool) -> None:
     route = "  - {path: /mcp, upstream: tools, protocol: mcp, correct: {semantic_retry: on, trajectory: on}}\n"
     server = HeadFirst(called=refusing(events=events).called)
     async with rig(says({"should_retry": False}), server, route) as it:

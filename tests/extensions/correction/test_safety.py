@@ -154,7 +154,7 @@ async def test_reports_a_lost_corrected_call_as_lost() -> None:
 
 
 # --- only what failed -------------------------------------------------------------------------------------------------
-async def test_what_a_rule_would_have_repaired_need_not_be_repeated_wrongly() -> None:
+async def test_a_model_may_include_a_repair_that_a_rule_would_have_made() -> None:
     async with rig(says(whole(unit="kelvin", lat=35.6)), replies(OK), route()) as it:
         seen = await it.proxy.post("/w", b'{"unit": "rankine", "lat": "35.6"}')
     assert (200, b'{"unit":"kelvin","lat":35.6}') == (seen.status, it.tool.seen[0].body)
@@ -167,7 +167,7 @@ async def test_scope_any_lets_a_model_change_what_had_not_failed() -> None:
     assert "validation_feedback;path=/unit, validation_feedback;path=/lat" == seen.header("tool-corrections")
 
 
-async def test_what_a_model_changed_beside_what_failed_is_put_back_and_the_rest_delivered() -> None:
+async def test_restores_right_values_that_a_model_changed_and_delivers_the_rest() -> None:
     async with rig(says(whole(unit="kelvin", lat=2, more=True)), replies(OK), route()) as it:
         seen = await it.proxy.post("/w", b'{"unit": "rankine", "lat": 1.10}')
     assert (200, b'{"unit":"kelvin","lat":1.10}') == (seen.status, it.tool.seen[0].body)

@@ -77,7 +77,7 @@ async def test_another_error_of_the_endpoint_is_none_of_the_form(status: str) ->
         ("body: {response_format: {type: json_object}}", {"type": "json_object"}),
     ],
 )
-async def test_what_the_operator_says_of_the_form_holds(keys: str, form: Any) -> None:
+async def test_uses_the_form_that_the_operator_configured(keys: str, form: Any) -> None:
     async with rig(says(FIXED), replies(OK), ROUTE, endpoint=keys) as it:
         assert 200 == (await it.proxy.post("/w", WRONG)).status
     assert [form] == [asked.get("response_format") for asked in it.asked()]

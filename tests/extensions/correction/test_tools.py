@@ -92,7 +92,7 @@ def test_a_number_in_quotes_is_refused_in_the_words_of_go() -> None:
         (b'{"lat": 1, "lon": 1, "days": 8}', "days must be between 1 and 7"),
     ],
 )
-def test_what_the_weather_tool_cannot_use_gets_a_400_that_names_the_field(body: bytes, message: str | None) -> None:
+def test_the_weather_tool_answers_400_and_names_the_field(body: bytes, message: str | None) -> None:
     status, (_, words) = said(weather.answer(body))
     assert 400 == status
     assert words.endswith(message or words)

@@ -71,7 +71,7 @@ def test_long_results_are_cut() -> None:
     assert ('{"text":"' + "x" * 48 + "...") == result
 
 
-def test_what_is_no_short_text_is_not_remembered() -> None:
+def test_remembers_only_short_texts() -> None:
     assert Trajectory() == remembered(b"")
     assert Trajectory() == remembered(b"x" * 70_000)
     assert Trajectory() == remembered(b'{"moved": 1}', status=302)

@@ -94,7 +94,7 @@ def test_the_vendors_own_types_take_every_tool_with_further_keys_forbidden(
 
 # --- looser, never stricter -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "mcp"])
-def test_what_the_proxy_takes_the_exported_schema_takes(vendor: str) -> None:
+def test_the_exported_schema_accepts_what_the_proxy_accepts(vendor: str) -> None:
     stricter = []
     policies = everything()
     for number, (name, tool) in enumerate(zip(policies, export(policies, vendor).tools, strict=True)):
@@ -227,7 +227,7 @@ def test_a_name_no_vendor_takes_is_changed_and_said() -> None:
     assert "_9.b" == exported(WEATHER, "gemini", "_9.b")[0]["name"]
 
 
-def test_what_takes_no_object_is_left_out_and_what_has_no_schema_takes_any() -> None:
+def test_leaves_out_tools_that_take_no_object_and_opens_those_without_a_schema() -> None:
     container = Container("Math", functions=(ContainerFunction("Add"),))
     made = export(
         {

@@ -80,7 +80,7 @@ def test_a_final_output_is_no_tool(vendor: str) -> None:
     assert any("`--final`" in loss for loss in made.losses)
 
 
-def test_what_cannot_be_strict_is_said_to_be_so() -> None:
+def test_says_that_an_open_schema_cannot_be_strict() -> None:
     final = {"map": policy(OPEN, "map", finalising=True)}
     (made,) = export_outputs(final, "openai").tools
     assert False is json.loads(dumps(made))["response_format"]["json_schema"]["strict"]
@@ -88,7 +88,7 @@ def test_what_cannot_be_strict_is_said_to_be_so() -> None:
     assert ("map",) == export_outputs(final, "anthropic").left_out
 
 
-def test_what_a_strict_model_answers_passes_the_check() -> None:
+def test_the_proxy_accepts_the_answer_of_a_strict_model() -> None:
     """An optional key that strict mode requires comes as null, and the proxy takes it for left out."""
     strict, _ = make_strict_schema(REPORT)
     said = {"title": "T", "score": None, "kind": None, "rows": [{"n": None}]}

@@ -105,7 +105,7 @@ def test_an_existing_deployment_gets_what_the_chart_renders(folder: Path) -> Non
     assert {"config.yaml": CONFIG, "weather.yaml": SCHEMA} == config_map["data"]
 
 
-def test_what_was_text_stays_text(folder: Path) -> None:
+def test_text_stays_text(folder: Path) -> None:
     (deployment, _) = injected(folder, DEPLOYMENT)
     assert [{"name": "A", "value": "yes"}, {"name": "B", "value": "0123"}, {"name": "C", "value": "2026-11-22"}] == [
         {**each, "value": str(each["value"])} for each in pod_of([deployment])["spec"]["containers"][0]["env"]
@@ -135,7 +135,7 @@ def test_a_diff_shows_what_would_change_and_changes_nothing(folder: Path) -> Non
     assert done.stdout.startswith("--- before\n+++ injected\n")
 
 
-def test_what_a_cluster_gave_out_can_be_applied_while_its_state_changes(folder: Path) -> None:
+def test_drops_the_resource_version_of_injected_manifests(folder: Path) -> None:
     """`kubectl apply` refuses a version that is no longer the newest, and a rollout's state makes new ones."""
     given = [yaml.safe_load(text) for text in (DEPLOYMENT, SERVICE, OTHER)]
     for each in given:
@@ -204,7 +204,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("spec", "words"), REFUSED, ids=[row[1][:50] for row in REFUSED])
-def test_what_is_in_the_way_is_refused_with_a_sentence(spec: dict[str, Any], words: str, folder: Path) -> None:
+def test_rejects_obstacles_with_a_sentence(spec: dict[str, Any], words: str, folder: Path) -> None:
     done = inject(folder, changed(DEPLOYMENT, **spec), code=2)
     assert ("", True) == (done.stdout, words in done.stderr), done.stderr
 

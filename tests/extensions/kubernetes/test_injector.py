@@ -95,7 +95,7 @@ def test_the_releases_secret_and_variables_are_injected() -> None:
 
 
 @pytest.mark.parametrize("value", ["extraEnvFrom", "extraVolumes", "extraVolumeMounts", "schemaConfigMaps"])
-def test_what_is_not_injected_is_refused(value: str) -> None:
+def test_rejects_values_that_are_not_injected(value: str) -> None:
     entry = {"name": "a", "mountPath": "/a"} if value == "extraVolumeMounts" else {"name": "a"}
     said = refusal(shape="library", case="", injector__enabled=True, **{value: [entry]})
     assert f"{value} is not injected: give it to the release of a pod of its own" in said

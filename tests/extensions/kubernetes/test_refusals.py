@@ -122,9 +122,7 @@ OBSTACLES: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("before", "after", "said"), OBSTACLES, ids=[row[2][:60] for row in OBSTACLES])
-def test_what_would_be_unguarded_is_refused_with_line_and_remedy(
-    before: str, after: str, said: str, folder: Folder
-) -> None:
+def test_rejects_unguarded_ways_with_line_and_remedy(before: str, after: str, said: str, folder: Folder) -> None:
     assert before in DEPLOYMENT
     assert [said] == folder.refuse(DEPLOYMENT.replace(before, after, 1), SERVICE)
 
@@ -187,7 +185,7 @@ def test_keeps_a_service_of_another_namespace(folder: Folder) -> None:
     )
 
 
-def test_where_only_one_names_its_namespace_it_has_to_be_said(folder: Folder) -> None:
+def test_asks_for_the_namespace_if_only_one_manifest_names_it(folder: Folder) -> None:
     here = DEPLOYMENT.replace("name: weather\n", "name: weather\n  namespace: a\n", 1)
     assert [
         "22: service/weather and deployment/weather: only one of them names its namespace: write it in both, or say "
@@ -221,7 +219,7 @@ def test_each_workload_has_its_own_config_and_a_second_run_changes_nothing_of_th
     assert ["both"] == [each["metadata"]["name"] for each in shared if each["kind"] == "ConfigMap"]
 
 
-def test_what_another_run_has_injected_with_another_config_is_left_as_it_is(folder: Folder) -> None:
+def test_keeps_the_injection_of_another_run_with_another_config(folder: Folder) -> None:
     first = folder.inject(DEPLOYMENT, SERVICE)
     (folder.path / "config.yaml").write_text(CONFIG.replace(":8000", ":7000"))
     second = [text.replace("weather", "second").replace("8000", "7000") for text in (DEPLOYMENT, SERVICE)]
@@ -297,7 +295,7 @@ def test_a_secret_in_plain_text_is_refused_as_by_the_chart(before: str, after: s
     assert [] == [secret for secret in ("0123456789abcdef", "sk-abc", ":pw@") if secret in folder.said]
 
 
-def test_what_nothing_in_the_pod_provides_is_refused_with_its_line(folder: Folder) -> None:
+def test_rejects_references_that_nothing_in_the_pod_provides_with_their_line(folder: Folder) -> None:
     (folder.path / "config.yaml").write_text(
         CONFIG.replace('8000" }', '8000", headers: { set: { x-key: "${KEY}", x-other: "${file:/etc/key}" } } }')
     )

@@ -67,7 +67,7 @@ async def test_a_repair_moves_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"a": "one", "b": 2}, {"a": 1}, "a=1", ["a"], None, 7])
-async def test_what_cannot_be_mended_never_reaches_the_server(arguments: object) -> None:
+async def test_an_unrepairable_call_never_reaches_the_server(arguments: object) -> None:
     async with talk() as client:
         answer = await client.ask(call("add", arguments))
 
@@ -195,7 +195,7 @@ async def test_an_unknown_tool_is_looked_for_once_and_then_explained() -> None:
     assert [] == client.server.calls
 
 
-async def test_what_a_template_left_around_a_name_is_taken_off_and_the_header_follows() -> None:
+async def test_trims_template_markup_from_a_name_and_its_header() -> None:
     async with talk() as client:
         message = call("functions.add", {"a": 1, "b": 1})
         await client.ask_modern(message)
@@ -341,7 +341,7 @@ async def test_a_result_is_handed_on_as_it_is_also_where_it_says_that_it_failed(
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden", "404 Not Found", "400 Bad Request"])
-async def test_what_http_has_to_say_passes_as_http(status: str) -> None:
+async def test_passes_http_statuses_of_the_server_as_http(status: str) -> None:
     said = http(status, b'{"jsonrpc":"2.0","id":null,"error":{}}', 'WWW-Authenticate: Bearer realm="x"')
     async with talk(_says(said)) as client:
         seen = await client.send(call("add", {"a": 1, "b": 1}))

@@ -71,7 +71,7 @@ async def test_a_list_that_cannot_be_reduced_is_an_error_that_says_why(
 
 @pytest.mark.parametrize("more", ["", "mode: report"])
 @pytest.mark.parametrize("name", ["drop_all", "now"])
-async def test_what_is_not_served_cannot_be_called(name: str, more: str) -> None:
+async def test_rejects_a_call_of_a_tool_that_is_not_served(name: str, more: str) -> None:
     async with talk(McpServer([ADD, NOW, DROP]), mcp=RULES, more=more) as client:
         await client.ask(call("add", {"a": 1, "b": 1}))
         answer = await client.ask(call(name, {}))
@@ -79,7 +79,7 @@ async def test_what_is_not_served_cannot_be_called(name: str, more: str) -> None
     assert ((True, "UNKNOWN_TOOL"), [{"a": 1, "b": 1}]) == (refusal(answer), client.received)
 
 
-async def test_what_is_not_served_cannot_be_called_without_a_list_or_under_another_spelling() -> None:
+async def test_rejects_an_unserved_tool_without_a_list_or_under_another_spelling() -> None:
     async with talk(McpServer([ADD, NOW, DROP]), mcp=RULES) as client:
         spelt = await client.ask(call("functions.drop_all:0", {}))
         told = await client.ask(call("nothing", {}))

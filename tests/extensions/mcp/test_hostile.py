@@ -46,7 +46,7 @@ async def test_a_message_with_a_second_reading_reaches_nobody(message: object) -
     ]
 
 
-async def test_what_is_no_call_may_name_its_parameters_as_it_likes() -> None:
+async def test_a_message_that_is_no_call_may_name_its_parameters_freely() -> None:
     message = {"jsonrpc": "2.0", "method": "notifications/x", "params": {"Name": "a", "Arguments": 1}}
     async with talk() as client:
         seen = await client.send(message)

@@ -93,7 +93,7 @@ async def test_a_tool_that_cannot_be_judged_is_left_out_by_name() -> None:
     assert {"bare": "it is listed without a schema", "add": "it is listed twice: the first counts"} == left
 
 
-async def test_what_is_written_is_a_route_with_the_schemas_pinned(tmp_path: Path) -> None:
+async def test_writes_a_route_with_the_schemas_pinned(tmp_path: Path) -> None:
     async with tool(McpServer()) as upstream:
         found = await read_mcp(f"{upstream.url}/shop/mcp", ())
         url = upstream.url
@@ -133,6 +133,6 @@ async def test_headers_go_with_every_question() -> None:
         (http("200 OK", b"<html>", "Content-Type: text/html"), "speaks no MCP"),
     ],
 )
-async def test_what_is_no_mcp_server_is_explained(answer: bytes, said: str) -> None:
+async def test_explains_that_an_answer_is_no_mcp_server(answer: bytes, said: str) -> None:
     with pytest.raises(ImportProblem, match=said):
         await read(McpServer(refuse=lambda _: answer))

@@ -72,7 +72,7 @@ def test_the_query_of_a_url_is_kept(tmp_path: Path) -> None:
     assert ["/mcp/org/project"] == [route.upstream_path for route in config.routes]
 
 
-def test_what_cannot_be_served_is_named_with_its_reason(tmp_path: Path) -> None:
+def test_names_servers_that_cannot_be_served_with_the_reason(tmp_path: Path) -> None:
     found = read_mcpservers(written(tmp_path, "config.json", CLAUDE))
     assert (
         LeftOut("old", "it is switched off there"),
@@ -194,7 +194,7 @@ def test_all_servers_can_be_served_at_one_path(tmp_path: Path) -> None:
     assert {"mcpServers": {"toolcall-proxy": entry}} == rewritten
 
 
-def test_what_is_not_served_stays_as_it_was(tmp_path: Path) -> None:
+def test_keeps_entries_that_are_not_served(tmp_path: Path) -> None:
     rewritten = json.loads(read_mcpservers(written(tmp_path, "mcp.json", CLAUDE)).rewrite_client_config(("x",)))
     assert "Ctrl+Space" == rewritten["globalShortcut"]
     assert CLAUDE["mcpServers"]["odd"] == rewritten["mcpServers"]["odd"]  # type: ignore[index]

@@ -177,7 +177,7 @@ def test_uninstalling_gives_every_byte_back_and_leaves_nothing(client: str, tmp_
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_else_was_changed_since_stays(client: str, tmp_path: Path) -> None:
+def test_uninstall_keeps_other_changes_since(client: str, tmp_path: Path) -> None:
     path = written(tmp_path, client)
     before = servers_of(path)
     assert 0 == main(["install", client, "--file", str(path)])
@@ -231,7 +231,7 @@ LEFT: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("client", "entry", "why"), LEFT)
-def test_what_is_left_as_it_was_is_named_with_its_reason(
+def test_names_unchanged_entries_with_the_reason(
     client: str, entry: dict[str, Any], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, client, json.dumps({"mcpServers": {"one": entry}}))
@@ -274,7 +274,7 @@ def test_a_toml_that_is_written_otherwise_is_left_and_said_so(
     assert (text, [path]) == (path.read_text(), list(tmp_path.iterdir()))
 
 
-def test_what_another_hand_wrote_is_not_taken_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uninstall_keeps_an_entry_that_somebody_else_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry = {"command": "toolcall-proxy", "args": ["stdio", "--config", "c.yaml"]}
     path = written(tmp_path, "cursor", json.dumps({"mcpServers": {"one": entry}}))
     assert 1 == main(["uninstall", "cursor", "--file", str(path)])

@@ -294,7 +294,7 @@ def test_of_two_resources_with_one_uri_the_first_counts_and_templates_find_their
     assert ["a", "b", "b", None] == list(map(owners.find, ["x://1", "x://2", "file:///a/b", "y://"]))
 
 
-def test_what_one_server_can_do_all_can() -> None:
+def test_merges_the_capabilities_of_all_servers() -> None:
     one = {"tools": {}, "resources": {"subscribe": False}}
     other = {"resources": {"subscribe": True, "listChanged": True}, "logging": {}}
     assert {

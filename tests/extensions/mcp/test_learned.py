@@ -185,7 +185,7 @@ def test_lists_that_say_the_same_of_a_tool_share_its_policy_and_not_all_are_kept
     assert (MAX_POLICIES, False) == (len(policies), ("a", "1") in policies)
 
 
-def test_what_a_tool_promises_is_compiled_where_it_can_be() -> None:
+def test_compiles_usable_output_schemas() -> None:
     learned = tools(ListedTool("a", output=INTEGER), ListedTool("b", output={"type": 7}), ListedTool("c"))
     check = learned.output_check("a")
 

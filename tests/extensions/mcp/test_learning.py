@@ -588,7 +588,7 @@ RESULTS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("events", [False, True])
 @pytest.mark.parametrize(("value", "outcome"), RESULTS)
-async def test_what_a_tool_promises_is_counted_and_its_results_stay_as_they_are(
+async def test_counts_results_by_their_output_schema_and_keeps_them_unchanged(
     value: dict[str, Any], outcome: str, events: bool
 ) -> None:
     def called(message: dict[str, Any], _seen: Seen) -> bytes:

@@ -68,7 +68,7 @@ def test_an_mcp_route_has_its_own_defaults(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_config_says_goes_before_these_defaults(tmp_path: Path) -> None:
+def test_keys_of_the_config_override_these_defaults(tmp_path: Path) -> None:
     below = "defaults: {timeout: 7s, limits: {depth: 9}, conversation: [address], upstream_errors: passthrough}"
     made = route(tmp_path, "", below)
     learn = read_rules(made.learn)
@@ -127,7 +127,7 @@ def test_every_key_of_mcp_is_read(tmp_path: Path) -> None:
     )
 
 
-def test_what_lets_calls_through_is_noted(tmp_path: Path) -> None:
+def test_notes_settings_that_let_calls_through(tmp_path: Path) -> None:
     text = (
         "routes: [{path: /mcp, upstream: tools, protocol: mcp, mode: report, "
         "mcp: {unknown_schema: forward, on_bad_schema: forward}}]"

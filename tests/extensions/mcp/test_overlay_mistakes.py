@@ -11,7 +11,7 @@ from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 
 
-def test_what_is_laid_over_a_listed_schema_is_looked_at_too(tmp_path: Path) -> None:
+def test_lints_the_overlay_of_a_listed_schema(tmp_path: Path) -> None:
     overlay = {"requird": ["a"], "properties": {"a": {"maxlength": 4, "minLength": None}}}
     config = {
         "version": 1,

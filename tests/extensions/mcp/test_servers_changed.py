@@ -204,7 +204,7 @@ async def test_sessions_end_where_a_name_would_come_to_mean_another_tool(tmp_pat
         ({"a": "a_"}, {"a": "a_", "b": "bare_"}, False),
     ],
 )
-def test_what_names_mean_decides_whether_sessions_go_on(
+def test_sessions_continue_only_if_names_keep_their_meaning(
     before: dict[str, str], after: dict[str, str], keeps: bool
 ) -> None:
     listed = ListedNames(before, always=False)

@@ -16,7 +16,7 @@ routes: [{path: /mcp, protocol: mcp, upstream: tools}]
 """
 
 
-async def test_what_a_config_needs_is_loaded_before_the_first_call(tmp_path: Path) -> None:
+async def test_a_config_loads_its_modules_before_the_first_call(tmp_path: Path) -> None:
     loaded = await loaded_by(tmp_path, MCP)
     assert {"proxy.extensions.mcp"} == list_not_needed(loaded)
     assert "proxy.extensions.mcp.server.lists.learner" in loaded

@@ -147,7 +147,7 @@ async def test_ends_if_nobody_reads_its_answers(tmp_path: Path) -> None:
     assert process.returncode is not None
 
 
-async def test_what_is_no_message_is_answered_as_json_rpc_says() -> None:
+async def test_answers_an_invalid_message_as_json_rpc_says() -> None:
     async with started("stdio", "--", *SERVER) as client:
         assert -32700 == (await client.ask("{" * 3))["error"]["code"]  # type: ignore[arg-type]
         assert -32600 == (await client.ask([asked("ping")]))["error"]["code"]  # type: ignore[arg-type]
@@ -311,7 +311,7 @@ async def test_a_call_waits_for_a_list_whose_server_asks_for_roots() -> None:
 
 @pytest.mark.large
 @pytest.mark.parametrize("era", ["sessions", "modern"])
-async def test_what_a_tool_logs_is_there_before_its_answer(era: str) -> None:
+async def test_log_messages_of_a_tool_arrive_before_its_answer(era: str) -> None:
     meta = META if era == "modern" else {}
     async with started("stdio", "--", *SERVER, era) as client:
         if era == "sessions":
@@ -429,7 +429,7 @@ async def test_a_client_that_falls_back_to_a_server_without_session_ids_speaks_t
     assert ["2025-11-25"] == told
 
 
-async def test_what_an_answer_tells_the_session_is_known_before_the_client_has_it() -> None:
+async def test_the_session_knows_the_protocol_version_before_the_client_does() -> None:
     told: list[str | None] = []
 
     def otherwise(message: dict[str, Any], seen: Seen) -> bytes:

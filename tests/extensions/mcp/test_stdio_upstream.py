@@ -235,7 +235,7 @@ async def test_a_client_that_reads_no_events_gets_only_the_answer(upstream: Stdi
     assert "done" == await result(await upstream.relay(request, None))
 
 
-async def test_what_is_no_message_is_passed_over_and_stderr_goes_to_the_log() -> None:
+async def test_ignores_text_that_is_no_message_and_logs_stderr() -> None:
     heard: list[tuple[int, str]] = []
     upstream = StdioUpstream(settings(stderr=lambda pid, line: heard.append((pid, line))))
     headers = await begin(upstream)
@@ -287,7 +287,7 @@ async def test_a_question_that_the_client_has_not_declared_to_answer_is_answered
     assert {"code": -32601, "message": "the client has not declared the capability 'sampling'"} == told
 
 
-async def test_what_is_said_during_the_only_request_comes_on_its_stream_before_its_answer(
+async def test_messages_during_the_only_request_arrive_on_its_stream_before_its_answer(
     upstream: StdioUpstream,
 ) -> None:
     headers = await begin(upstream)
@@ -345,7 +345,7 @@ async def test_a_client_cannot_answer_a_question_that_another_one_was_asked(upst
     assert "real" == (await messages(reply))[-1]["result"]["content"][0]["text"]
 
 
-async def test_what_the_server_says_unasked_arrives_on_the_get_stream_even_if_it_is_opened_later(
+async def test_unrequested_messages_arrive_on_a_get_stream_that_opens_later(
     upstream: StdioUpstream,
 ) -> None:
     headers = await begin(upstream)
@@ -496,7 +496,7 @@ async def test_a_call_without_a_limit_of_time_waits_for_its_answer(upstream: Std
     assert "null" == await result(await post(upstream, call("echo"), headers, seconds=math.inf))
 
 
-async def test_who_wants_to_know_hears_that_the_server_has_the_request(upstream: StdioUpstream) -> None:
+async def test_calls_passed_on_when_the_server_has_the_request(upstream: StdioUpstream) -> None:
     headers, passed = await begin(upstream), asyncio.Event()
     body = json.dumps(call("hang")).encode()
     request = UpstreamRequest("tools", "POST", "/mcp", headers, body, 30.0, passed_on=passed.set)

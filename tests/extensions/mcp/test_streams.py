@@ -184,7 +184,7 @@ async def test_a_stream_of_notifications_ends_with_its_client() -> None:
             await stage.left.wait()
 
 
-async def test_what_nobody_waits_for_ends_with_the_proxy() -> None:
+async def test_a_call_without_a_client_ends_with_the_proxy() -> None:
     stage = Stage(head=b"")
     async with tool(stage) as upstream:
         async with proxied(ROUTE, upstream.url) as proxy:

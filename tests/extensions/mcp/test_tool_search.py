@@ -31,11 +31,11 @@ TOOLS = (
         ("pull requests to merge", "merge_pull_request"),
     ],
 )
-def test_what_fits_best_comes_first(query: str, first: str) -> None:
+def test_lists_the_best_match_first(query: str, first: str) -> None:
     assert first == ToolIndex(TOOLS).search(query, 3)[0].name
 
 
-def test_what_fits_nothing_finds_nothing() -> None:
+def test_finds_nothing_without_a_match() -> None:
     answer: Any = make_search_answer(ToolIndex(TOOLS), len(TOOLS), {"query": "the zebra"})
     assert (False, [], "No tool of 5 fits. Try other words.") == (answer["success"], answer["tools"], answer["message"])
 

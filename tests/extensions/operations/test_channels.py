@@ -85,7 +85,7 @@ def test_accepts_a_query_that_its_schema_accepts(query: str, schema: Any, how: A
         ("p=3&q=1", INTEGER, {"strict": True}, "Unknown query parameter 'q'"),
     ],
 )
-def test_what_it_does_not_take_is_refused(query: str, schema: Any, how: Any, message: str) -> None:
+def test_rejects_a_query_that_its_schema_refuses(query: str, schema: Any, how: Any, message: str) -> None:
     assert ("error", message) == in_query(query, schema, **how)[0]
 
 

@@ -60,7 +60,7 @@ def test_the_schema_of_configs_can_be_printed(capsys: pytest.CaptureFixture[str]
     assert "routes" in json.loads(capsys.readouterr().out)["properties"]
 
 
-async def test_what_is_exported_is_taken(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_serves_every_exported_operation(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["export", "-c", config, "-f", "openai"])
     names = [each["function"]["name"] for each in json.loads(capsys.readouterr().out)]
     async with tool(replies(answer("200 OK", b"{}"))) as server, served(TRIPS, server.url) as port:

@@ -43,7 +43,7 @@ def test_path_query_and_body_are_judged_together(config: str, capsys: pytest.Cap
         (["--route", "/airports?q=x"], "q"),
     ],
 )
-def test_what_is_wrong_in_any_place_is_refused_there(
+def test_rejects_a_wrong_value_in_any_place(
     words: list[str], wrong: str, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert 1 == main(["validate", "-c", config, *words])

@@ -55,7 +55,7 @@ def test_a_fastapi_server_becomes_a_config_that_check_accepts(
     assert 0 == main(["check", "-q", str(tmp_path / "made" / "config.yaml")])
 
 
-def test_what_is_written_reads_as_a_person_would_write_it(tmp_path: Path) -> None:
+def test_the_written_config_reads_like_a_handwritten_one(tmp_path: Path) -> None:
     with shop() as running:
         imported(tmp_path, running.url, "--only", "book*")
     written = (tmp_path / "made" / "config.yaml").read_text()
@@ -156,7 +156,9 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path, capsys: pytest.C
     assert "mine" != mine.read_text()
 
 
-def test_what_cannot_be_judged_is_relayed_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_relays_an_operation_that_cannot_be_validated_only_with_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = {"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
     described = {**BOOKSHOP, "paths": {**BOOKSHOP["paths"], "/note": {"put": text}}}
     with shop(described) as running:
@@ -227,7 +229,7 @@ def test_a_source_that_cannot_be_read_is_explained(
         (b"", 401, " answers 401  (it wants to know who asks: --header 'Authorization: Bearer ...')"),
     ],
 )
-def test_what_is_no_description_is_explained(
+def test_explains_that_a_text_is_no_description(
     described: bytes, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with shop() as running:

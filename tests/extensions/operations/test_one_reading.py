@@ -268,7 +268,7 @@ async def test_an_argument_that_would_write_another_parameter_is_refused(
         ("header", [""], "or a list of one or more such texts, none of them empty or with a comma."),
     ],
 )
-def test_what_a_hint_advises_excludes_the_value_that_it_is_about(place: In, value: JsonValue, advice: str) -> None:
+def test_a_hint_excludes_the_value_that_it_is_about(place: In, value: JsonValue, advice: str) -> None:
     declared = Parameter("x", place, {}, required=True)
     operation = HttpOperation(RequestTemplate("GET", "/{x}", (declared,)), arguments=(HttpArgument("x", declared),))
     (found,) = find_unwritable(operation, {"x": value})

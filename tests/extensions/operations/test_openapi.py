@@ -94,7 +94,7 @@ def test_3_1_schemas_are_taken_as_they_are_but_for_what_can_mean_one_thing_only(
     assert {"exclusiveMinimum": 1} == translated({"minimum": 1, "exclusiveMinimum": True}, "3.1.0")
 
 
-def test_what_a_body_refers_to_comes_along_and_nothing_else() -> None:
+def test_includes_only_schemas_that_a_body_refers_to() -> None:
     schemas = {
         "Pet": {
             "properties": {"mother": {"$ref": "#/components/schemas/Pet"}, "tag": {"$ref": "#/components/schemas/a~1b"}}
@@ -134,7 +134,7 @@ def test_null_is_let_in_beside_a_reference() -> None:
     assert [True, True, False] == [check.accepts(value) for value in (1, None, "x")]
 
 
-def test_what_another_schema_calls_read_only_is_not_required() -> None:
+def test_a_property_that_another_schema_calls_read_only_is_not_required() -> None:
     schemas = {
         "Base": {"properties": {"id": {"$ref": "#/components/schemas/Id"}}},
         "Id": {"type": "string", "readOnly": True},
@@ -167,7 +167,7 @@ def test_an_operation_can_be_named_by_method_and_path() -> None:
     )
 
 
-def test_what_was_read_differently_is_noted_with_its_count() -> None:
+def test_notes_each_changed_reading_with_its_count() -> None:
     schema = {"properties": {"a": {"type": "string", "nullable": True}, "b": {"type": "string", "nullable": True}}}
     document = described(schema, parameters=[{"in": "header", "name": "Dry"}])
     assert ("`nullable: true` lets null in (2 times)",) == import_operation(document, "make").notes
@@ -207,7 +207,7 @@ QUERY = {"in": "query", "name": "q", "required": True}
          "no route takes COPY", "leave the operation out"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_taken_is_refused_with_a_remedy(document: JsonValue, message: str, hint: str) -> None:
+def test_rejects_an_unusable_description_with_a_remedy(document: JsonValue, message: str, hint: str) -> None:
     found = refused(document)
     assert message == found[0]
     assert hint in found[1]

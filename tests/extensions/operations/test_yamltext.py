@@ -22,7 +22,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_written_is_read_back_as_the_same(value: JsonValue) -> None:
+def test_written_yaml_reads_back_the_same(value: JsonValue) -> None:
     assert value == read_yaml(write_yaml(value).encode()).value
 
 

@@ -65,7 +65,7 @@ async def test_a_notice_is_posted_signed_over_its_id_its_time_and_its_bytes() ->
     } == headers
 
 
-async def test_what_is_not_taken_is_tried_again_under_the_same_id_ever_more_rarely() -> None:
+async def test_retries_a_notice_under_the_same_id_after_growing_pauses() -> None:
     receiver = Receiver(503, 0, 429)
     receiver.delivery.put({})
     await receiver.delivery.wait_settled(5)
@@ -82,7 +82,7 @@ async def test_after_the_last_pause_it_is_given_up_and_the_next_has_its_turn() -
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 410])
-async def test_what_the_receiver_does_not_want_is_not_sent_twice(status: int) -> None:
+async def test_does_not_retry_a_notice_that_the_receiver_refuses(status: int) -> None:
     receiver = Receiver(status)
     receiver.delivery.put({})
     await receiver.delivery.wait_settled(5)
@@ -107,7 +107,7 @@ async def test_a_notice_that_comes_later_is_posted_too() -> None:
     assert 2 == len(receiver.got)
 
 
-async def test_what_was_not_taken_at_the_end_is_said_to_be_lost() -> None:
+async def test_reports_undelivered_notices_at_the_end_as_lost() -> None:
     receiver = Receiver(*[503] * 9)
     receiver.hold = asyncio.Event()
     for _ in range(3):
@@ -117,7 +117,7 @@ async def test_what_was_not_taken_at_the_end_is_said_to_be_lost() -> None:
     assert {task for task in asyncio.all_tasks() if "_work" in repr(task)} == set()
 
 
-async def test_what_waits_goes_to_another_receiver_under_the_same_id() -> None:
+async def test_waiting_notices_go_to_another_receiver_under_the_same_id() -> None:
     old, new = Receiver(503), Receiver()
     old.hold = asyncio.Event()
     old.delivery.put({"n": 1})

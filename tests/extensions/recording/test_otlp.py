@@ -108,7 +108,7 @@ async def test_a_request_without_a_parent_starts_a_new_trace(monkeypatch: pytest
     assert len(whole.trace_id.strip("0")) > 16
 
 
-async def test_what_the_parent_does_not_sample_is_propagated_and_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_propagates_an_unsampled_parent_and_sends_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
     async with collector() as received, tool(replies(OK)) as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.url)
         async with proxied(WEATHER, server.url) as proxy:
@@ -377,7 +377,7 @@ async def test_traces_that_cannot_be_made_are_said_and_calls_go_on(
     assert PARENT == f"traceparent: {seen.header('traceparent')}"
 
 
-async def test_what_the_sdk_has_to_say_is_in_the_log_without_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_logs_messages_of_the_sdk_without_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
     _, lines = await told_with(monkeypatch, OTEL_EXPORTER_OTLP_HEADERS=f"{SECRET} {SECRET}")
 
     assert any(line["message"].startswith("OpenTelemetry: ") for line in lines)

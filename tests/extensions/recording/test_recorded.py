@@ -269,7 +269,9 @@ def test_diff_names_each_new_error_and_no_repair(tmp_path: Path, capsys: pytest.
     ] == capsys.readouterr().out.splitlines()[1:]
 
 
-def test_where_a_standin_keeps_too_little_nobody_can_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cannot_tell_the_verdict_if_a_substitute_keeps_too_little(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     new = json.loads(json.dumps(SCHEMA))
     new["properties"]["text"]["enum"] = ["tea", "milk"]
     assert 0 == main(["diff", *configs(tmp_path, new), "--format", "json"])

@@ -107,7 +107,7 @@ def test_text_repairs_belong_to_the_level_too(replay: Any) -> None:
         ('{"lat": "\ud800", "lon": 1}', "VAL-004"),
     ],
 )
-def test_what_cannot_be_read_is_refused(sent: str, code: str, replay: Any) -> None:
+def test_rejects_unreadable_arguments(sent: str, code: str, replay: Any) -> None:
     _, (line,), _ = replay(case(1, sent))
     assert code == json.loads(line)["errors"][0]["code"]
 
@@ -158,7 +158,7 @@ def test_wrong_lines_behind_a_right_one_are_named_a_hundred_times_at_most(replay
     ] == said.splitlines()
 
 
-def test_what_record_wrote_is_one_message_that_asks_for_the_config(replay: Any) -> None:
+def test_recorded_lines_without_a_config_are_one_message(replay: Any) -> None:
     recorded = '{"v": 1, "route": "/a", "tool": "t", "sent": "{}", "fate": {"decision": "forward"}}\n'
     told = "replay: line 1: `record` wrote this line: judge it by the config that served it, with --config CONFIG"
     assert (2, [], f"{told}\n") == replay(recorded)

@@ -41,5 +41,5 @@ def test_a_parent_is_read_as_w3c_writes_it(header: str | None, found: Parent | N
     st.text(HEX, min_size=16, max_size=16).filter(lambda text: text.strip("0")),
     st.integers(0, 255),
 )
-def test_what_is_written_is_read_again(trace_id: str, span_id: str, flags: int) -> None:
+def test_a_written_parent_is_read_again(trace_id: str, span_id: str, flags: int) -> None:
     assert Parent(trace_id, span_id, flags) == read_parent(write_traceparent(trace_id, span_id, flags))

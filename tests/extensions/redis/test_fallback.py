@@ -303,7 +303,7 @@ async def test_an_episode_that_ended_while_the_store_was_away_is_over(case: Case
     assert over("a") == await case.store.look("k")
 
 
-async def test_what_began_after_such_an_end_is_all_there_is(case: Case) -> None:
+async def test_keeps_only_the_episode_that_began_after_the_end(case: Case) -> None:
     await case.store.fail("k", attempt("a"), 60)
     case.remote.gone = "ConnectionError"
     await case.store.clear("k")
@@ -420,7 +420,7 @@ async def test_a_look_ahead_that_loses_the_store_ends_the_episode_later(case: Ca
     assert over("a") == await other.look("k")
 
 
-async def test_what_is_known_already_is_not_looked_for_ahead(case: Case) -> None:
+async def test_does_not_look_ahead_for_a_known_episode(case: Case) -> None:
     await case.store.fail("k", attempt("a"), 60)
     case.remote.silent = True
     looking = asyncio.create_task(case.store.look("k", if_known=True))

@@ -116,7 +116,7 @@ def test_the_defaults_of_a_shared_store_are_those_of_the_backend(tmp_path: Path)
         ("{backend: redis, url: 'redis://h', prefix: 'a*'}", "`prefix` expects up to 64 letters, digits and _ . : -"),
     ],
 )
-def test_what_cannot_be_meant_is_a_mistake(tmp_path: Path, state: str, words: str) -> None:
+def test_rejects_a_meaningless_section(tmp_path: Path, state: str, words: str) -> None:
     found = told(tmp_path, state)
     assert 1 == len(found)
     assert words in found[0]

@@ -144,7 +144,7 @@ def test_an_attempt_key_can_be_read_out_of_its_name(key: str) -> None:
 
 
 @given(lines=st.lists(st.text(st.characters(codec=None), max_size=30), max_size=3))
-def test_what_a_failure_says_is_ascii_in_the_store_and_comes_out_unchanged(lines: list[str]) -> None:
+def test_lines_of_a_failure_are_ascii_in_the_store_and_read_back_unchanged(lines: list[str]) -> None:
     operation = operations.fail(KEY, FailedAttempt("d", tuple(lines), "c"), 60)
     kept = " ".join(map(str, (1, "d", "c", operation.arguments[-1]))).encode("ascii")
     fields = [b"n", b"1", b"f", b"1", b"d", b"d:1", b"a1", kept]

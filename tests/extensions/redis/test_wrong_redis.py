@@ -67,7 +67,7 @@ async def lying(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-async def test_whatever_the_server_says_failures_are_counted_and_nobody_waits(answer: bytes) -> None:
+async def test_counts_failures_without_waiting_for_any_answer_of_the_server(answer: bytes) -> None:
     told: list[StoreChange] = []
     async with lying(answer) as (port, asked):
         settings = RedisSettings(hosts=(("127.0.0.1", port),), connect_timeout=0.3, operation_timeout=0.3)

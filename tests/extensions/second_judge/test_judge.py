@@ -155,7 +155,7 @@ def test_the_bundled_schemas_are_judged_by_fastjsonschema_and_those_of_several_d
     ],
     ids=["keywords", "draft", "digits", "pattern", "recursion"],
 )
-def test_what_it_cannot_tell_says_why(schema: Any, value: Any, reason: str) -> None:
+def test_says_why_it_cannot_tell(schema: Any, value: Any, reason: str) -> None:
     text = b'{"base":"json-schema:///schema","documents":{},"formats":true,"schema":%s}'
 
     question = text % json.dumps(schema).encode()

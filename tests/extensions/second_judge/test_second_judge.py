@@ -65,7 +65,7 @@ async def test_a_call_that_both_accept_goes_and_one_that_only_we_accept_does_not
     assert [("r", AGREED, ""), ("r", DISAGREED, "/properties/n/maximum")] == told
 
 
-async def test_what_it_cannot_tell_is_no_objection() -> None:
+async def test_a_verdict_that_it_cannot_tell_is_no_objection() -> None:
     told: Told = []
     second = judge(told)
     under = policy({"patternProperties": {"^a": {}}, "unevaluatedProperties": False})

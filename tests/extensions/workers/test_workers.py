@@ -106,7 +106,7 @@ async def test_a_worker_that_dies_is_started_again_and_what_it_counted_stays(tmp
 
 
 @pytest.mark.large
-async def test_what_changes_something_goes_to_every_worker(tmp_path: Path) -> None:
+async def test_actions_reach_every_worker(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     async with tool(slowly) as server:
         path.write_text(config(server.url, more="reload: off"))

@@ -58,7 +58,7 @@ def test_orders_keys_as_rfc_8785_does() -> None:
     )
 
 
-def test_what_is_written_is_read_and_written_alike_again() -> None:
+def test_a_written_lock_file_is_read_and_written_alike_again() -> None:
     exact = parse(b'{"inputSchema":{"properties":{"a":{"maximum":12345678901234567890.25,"minimum":1e2}}}}')
     assert not isinstance(exact, JsonProblem)
     pins = {"/b": {"z": select_definition(ADD), "a": select_definition(exact)}, "/a": {}}

@@ -159,7 +159,7 @@ async def test_a_changed_operation_is_not_called_by_any_route_and_the_others_go_
     assert needs[0].endswith("/config.yaml --route '/book/{day}' --only book"), needs
 
 
-async def test_what_the_command_approves_is_called_again(tmp_path: Path) -> None:
+async def test_an_operation_is_served_again_once_the_command_approves_it(tmp_path: Path) -> None:
     document = change(summary="Books a table for you.")
     async with serve(tmp_path, "hide") as there:
         await there.take_over(document)
@@ -219,7 +219,7 @@ async def test_a_report_only_route_only_warns(tmp_path: Path) -> None:
         assert (200, ["warn"]) == ((await there.book()).status, [effect for _, _, effect, _ in there.told])
 
 
-async def test_who_may_not_call_an_operation_does_not_learn_that_it_changed(tmp_path: Path) -> None:
+async def test_a_caller_without_access_does_not_learn_that_an_operation_changed(tmp_path: Path) -> None:
     token = "a-token-of-the-caller-0123"
     digest = hashlib.sha256(token.encode()).hexdigest()
     access = f"auth: {{bearer: {{ci: 'sha256:{digest}'}}}}, allow: [{{when: {{token: ci}}, tools: [menu]}}]"

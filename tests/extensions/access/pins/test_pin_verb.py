@@ -160,7 +160,7 @@ def poisoned(text: str) -> dict[str, Any]:
         ),
     ],
 )
-async def test_what_a_reader_does_not_see_is_a_warning_with_its_place(
+async def test_warns_of_characters_that_a_reader_does_not_see_with_their_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: dict[str, Any], warning: str
 ) -> None:
     async with tool(McpServer([entry, NOW, {"name": "get_time", "inputSchema": {"type": "object"}}])) as server:
@@ -180,7 +180,7 @@ async def test_what_a_reader_does_not_see_is_a_warning_with_its_place(
         "I \u2764\ufe0f sums",
     ],
 )
-async def test_what_everybody_sees_is_no_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+async def test_does_not_warn_of_visible_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     async with tool(McpServer([poisoned(text), NOW])) as server:
         assert 0 == await pin(write_config(tmp_path, server))
 

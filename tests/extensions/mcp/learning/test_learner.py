@@ -162,7 +162,7 @@ async def test_those_who_ask_at_once_share_one_answer(learner: Learner) -> None:
     assert all(isinstance(one, Known) and list(one.listing.tools) == ["a"] for one in found)
 
 
-async def test_whoever_shares_a_refusal_asks_for_himself(learner: Learner) -> None:
+async def test_a_caller_that_shares_a_refused_list_requests_it_again(learner: Learner) -> None:
     async def dead(_cursor: str | None, _request_id: str) -> UpstreamReply:
         await asyncio.sleep(0)
         return UpstreamReply(404, JSON, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001}}')
