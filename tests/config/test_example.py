@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.load import load
+from proxy.config.load import Loaded, load
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "config.example.yaml").read_text(encoding="utf-8")
@@ -18,17 +18,18 @@ KEYS = (
 )  # fmt: skip
 
 
-def _load(folder: Path, text: str) -> None:
+def _load(folder: Path, text: str) -> Loaded:
     """Loads a config beside the bundled schemas. Raises ConfigError."""
     shutil.copytree(ROOT / "schemas", folder / "schemas", dirs_exist_ok=True)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
-    load(folder / "config.yaml", {"ESCALATION_SECRET": "s3cret"})
+    return load(folder / "config.yaml", {"ESCALATION_SECRET": "s3cret"})
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_in_a_comment_can_be_used_unchanged(key: str, tmp_path: Path) -> None:
     (shown,) = re.findall(rf"^ *# {key}: .*$", TEXT, re.MULTILINE)
-    _load(tmp_path, TEXT.replace(shown, shown.replace("# ", "", 1)))
+    text = TEXT.replace(shown, shown.replace("# ", "", 1))
+    assert _load(tmp_path, text).config.written != _load(tmp_path, TEXT).config.written
 
 
 def test_all_of_them_together_can_be_taken(tmp_path: Path) -> None:
@@ -48,6 +49,8 @@ def test_the_schemas_show_each_of_our_own_keywords_once() -> None:
 def test_a_keyword_in_a_comment_can_be_used_unchanged(name: str, tmp_path: Path) -> None:
     _load(tmp_path, TEXT)
     path = tmp_path / "schemas" / "read_file.yaml"
-    path.write_text(path.read_text().replace(f"# {name}:", f"{name}:"))
+    text = path.read_text()
+    path.write_text(text.replace(f"# {name}:", f"{name}:"))
+    assert text != path.read_text()
     notes = load(tmp_path / "config.yaml", {}).config.notes
     assert not any(name in note for note in notes)

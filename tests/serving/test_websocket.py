@@ -230,7 +230,8 @@ async def test_a_stopping_proxy_ends_its_sockets() -> None:
         await reader.readuntil(b"hello ")
         async with asyncio.timeout(300):
             await proxy.serving.stop(grace=0.05)
-            await server.gone.wait()
+            assert await server.gone.wait()
+            assert b"" == await reader.read()
 
 
 @pytest.mark.large

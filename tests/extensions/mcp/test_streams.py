@@ -181,7 +181,7 @@ async def test_a_stream_of_notifications_ends_with_its_client() -> None:
         await client.head()
         client.leaves()
         async with asyncio.timeout(300):
-            await stage.left.wait()
+            assert await stage.left.wait()
 
 
 async def test_a_call_without_a_client_ends_with_the_proxy() -> None:
