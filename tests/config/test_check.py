@@ -55,7 +55,7 @@ def test_each_mistake_has_its_line_and_the_exit_code_is_2(tmp_path: Path, capsys
     ] == err.splitlines()
 
 
-def test_reports_hooks_beside_other_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_hooks_next_to_other_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, path = run(tmp_path, f"{GOOD}workers: 0\nhooks: [{{use: 'no_such_module:Hook'}}]\n")
     assert 2 == code
     found = capsys.readouterr().err.splitlines()
@@ -104,7 +104,7 @@ def test_config_only_still_rejects_a_wrong_config(
     assert words in capsys.readouterr().err
 
 
-def test_the_digest_is_over_the_files_beside_the_config_and_no_secret(
+def test_the_digest_is_over_the_files_next_to_the_config_and_no_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = 'version: 1\nadmin: {token: "${file:token}"}\nroutes: {/a: {upstream: none, tool: a, schema: a.yaml}}'

@@ -110,7 +110,7 @@ def test_a_keyword_of_another_draft_is_a_note(tmp_path: Path) -> None:
     ] == said(tmp_path, schema)
 
 
-def test_a_limit_beside_a_reference_that_its_draft_ignores_is_a_note(tmp_path: Path) -> None:
+def test_a_limit_next_to_a_reference_that_its_draft_ignores_is_a_note(tmp_path: Path) -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "array",
@@ -160,7 +160,7 @@ def test_a_config_made_of_somebody_elses_documents_notes_what_no_value_can_satis
         ({"lat": "Number", "x": "any"}, {"lat": {"type": "number"}, "x": {}}),
     ],
 )
-def test_properties_beside_the_keywords_are_a_mistake_that_shows_how_to_write_it(
+def test_properties_next_to_the_keywords_are_a_mistake_that_shows_how_to_write_it(
     tmp_path: Path, schema: dict[str, object], rightly: dict[str, object]
 ) -> None:
     (line,) = said(tmp_path, schema)
@@ -455,7 +455,7 @@ def test_reports_every_mistake_of_a_schema_at_once(tmp_path: Path) -> None:
     assert "write `type: array` and the type of an item in `items`" in found[6]
 
 
-def test_reports_misspelt_keywords_beside_other_faults(tmp_path: Path) -> None:
+def test_reports_misspelt_keywords_next_to_other_faults(tmp_path: Path) -> None:
     found = said(tmp_path, {"type": "object", "properties": {"a": {"type": "strin"}}, "requird": ["a"]})
     assert ["did you mean 'string'?", "did you mean 'required'?"] == [line.partition("  (")[2][:-1] for line in found]
 
@@ -511,7 +511,7 @@ def test_reports_a_mistake_in_a_flat_list_at_its_entry(
     assert [f"{line}: {message}"] == said(tmp_path, entries)
 
 
-def test_a_flat_list_in_a_file_is_judged_entry_by_entry(tmp_path: Path) -> None:
+def test_a_flat_list_in_a_file_is_validated_entry_by_entry(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text("- {nam: a}\n- lat\n- {name: b, required: 1}\n- {type: string}\n")
     assert [
         "1: unknown key 'nam' of a parameter  (did you mean 'name'?)",

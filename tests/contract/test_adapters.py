@@ -167,7 +167,7 @@ def test_a_repaired_call_is_sent_on_with_only_the_arguments_changed(
     assert made.body(mended) == adapter.rewrite(request, made.shape, checked)
 
 
-def test_a_report_only_call_is_sent_on_as_it_came(sample: tuple[Adapter, Sample]) -> None:
+def test_a_report_only_call_is_sent_on_unchanged(sample: tuple[Adapter, Sample]) -> None:
     adapter, made = sample
     request = raw(made, made.body(b'{"lat":"1"}'))
     call = decoded(adapter, request, made.shape)

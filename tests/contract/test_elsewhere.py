@@ -166,7 +166,7 @@ def test_advice_made_there_is_the_one_made_here(text: str) -> None:
     )  # fmt: skip
 
 
-async def test_a_light_call_is_judged_here_although_its_code_is_written_in_the_same_moment(
+async def test_a_light_call_is_validated_here_although_its_code_is_written_in_the_same_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As the warm-up does, in a thread: the call was not tried before, so it need not go to a child."""
@@ -187,14 +187,14 @@ async def test_a_light_call_is_judged_here_although_its_code_is_written_in_the_s
     assert [False] == asked
 
 
-def test_a_listed_schema_is_never_judged_here() -> None:
+def test_a_listed_schema_is_never_validated_here() -> None:
     listed = replace(policy(ROWS), check=None, listed=ListedSchema(ROWS, formats=STRICT))
     with pytest.raises(ValueError, match="child process"):
         decide(call('{"rows":[]}'), listed)
     assert decide(call('{"rows":[7]}'), policy(ROWS)) == without_advice(made_there(call('{"rows":[7]}'), listed))
 
 
-def test_small_calls_and_plainly_valid_ones_are_judged_here() -> None:
+def test_small_calls_and_plainly_valid_ones_are_validated_here() -> None:
     plain = policy({"type": "object", "properties": {"xs": {"type": "array", "items": INT}}})
     dear = policy({"type": "object", "properties": {"xs": {"type": "array", "uniqueItems": True}}})
     valid, invalid = (call('{"xs":[' + ",".join([item] * 3_000) + "]}") for item in ("123456", '"12345"'))
@@ -224,7 +224,7 @@ def test_small_calls_and_plainly_valid_ones_are_judged_here() -> None:
         {"oneOf": [True]}, {"$ref": "#/$defs/any"},
     ],
 )  # fmt: skip
-def test_a_large_valid_call_whose_schema_is_dear_is_judged_elsewhere(keyword: dict[str, Any]) -> None:
+def test_a_large_valid_call_whose_schema_is_dear_is_validated_elsewhere(keyword: dict[str, Any]) -> None:
     large = call('{"text":"' + "x" * 2 * MODEST + '","b":1}')
     plain: dict[str, Any] = {"properties": {"text": {}, "b": {}}, "$defs": {"any": {}}}
     dear = {**plain, "properties": {"text": {}, "b": keyword}}
@@ -253,7 +253,7 @@ async def pool() -> AsyncIterator[OffloadPool]:
 HEAVY = call('{"rows":' + json.dumps([{"street": "x", "n": "1"}] * 2000) + "}")
 
 
-async def test_a_heavy_call_is_judged_in_a_child(pool: OffloadPool) -> None:
+async def test_a_heavy_call_is_validated_in_a_child(pool: OffloadPool) -> None:
     decision = await Elsewhere(pool, pool).decide(HEAVY, POLICIES["standard"])
     assert isinstance(decision, Forward)
     assert (1, 2000) == (pool.children, len(decision.checked.repairs))

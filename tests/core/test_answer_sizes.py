@@ -107,7 +107,7 @@ def test_the_trial_has_sixty_calls_with_one_error_and_with_more() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_one_error_takes_at_most_700_bytes_beside_the_feedback(name: str) -> None:
+def test_one_error_takes_at_most_700_bytes_next_to_the_feedback(name: str) -> None:
     large = {}
     for refused in refused_calls():
         if len(refused.failure.violations) == 1:

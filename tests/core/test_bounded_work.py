@@ -133,7 +133,7 @@ def test_a_limit_of_very_many_digits_is_refused_with_its_place(keyword: str) -> 
 
 
 # 15 levels of two references each, and one to a published meta-schema: once judged by an engine without bounds.
-def test_a_chain_beside_a_published_meta_schema_is_judged_in_bounded_work() -> None:
+def test_a_chain_next_to_a_published_meta_schema_is_validated_in_bounded_work() -> None:
     levels = 60
     defs: dict[str, Any] = {
         f"n{level}": {"allOf": [{"$ref": f"#/$defs/n{level + 1}"}, {"$ref": f"#/$defs/n{level + 1}"}]}
@@ -170,7 +170,7 @@ def count_functions(check: Check) -> int:
     return check.source().count("\ndef ") + check.source().startswith("def ")
 
 
-def test_parts_that_say_the_same_are_judged_by_one_function() -> None:
+def test_equal_parts_share_one_function() -> None:
     same: JsonValue = {"type": "integer", "maximum": 5}
     check = compile_check({"properties": {f"k{number}": {**same, "title": f"T{number}"} for number in range(200)}})
     assert count_functions(check) == 3
@@ -178,7 +178,7 @@ def test_parts_that_say_the_same_are_judged_by_one_function() -> None:
     assert (judges, count_functions(check)) == ({False}, 4)
 
 
-def test_parts_that_differ_in_a_keyword_or_refer_elsewhere_are_judged_apart() -> None:
+def test_parts_that_differ_in_a_keyword_or_refer_elsewhere_share_no_function() -> None:
     schema: JsonValue = {
         "$defs": {"small": {"maximum": 5}, "large": {"maximum": 50}},
         "properties": {

@@ -133,7 +133,7 @@ def test_a_compressed_error_is_read() -> None:
     assert "packed" == failure.details["original_error"]
 
 
-def test_a_compressed_bomb_or_unknown_coding_is_judged_by_its_status() -> None:
+def test_classifies_a_compressed_bomb_or_unknown_coding_by_its_status() -> None:
     bomb = failed(400, gzip.compress(b"x" * 10_000_000), ("Content-Encoding", "gzip"))
     unknown = failed(400, b"??", ("Content-Encoding", "br"))
 
@@ -176,7 +176,7 @@ def test_a_code_of_the_tools_own_keeps_its_name_and_category() -> None:
 
 
 @pytest.mark.parametrize("code", ["", "no spaces please", "x" * 65, "a\r\nb", 5, None])
-def test_a_code_that_is_no_name_is_judged_by_the_status(code: object) -> None:
+def test_classifies_a_code_that_is_no_name_by_the_status(code: object) -> None:
     body = json.dumps({"success": False, "error": {"code": code, "message": "m"}}).encode()
 
     assert codes.RESOURCE_NOT_FOUND == failed(404, body).code

@@ -133,7 +133,7 @@ def test_an_episode_on_the_last_rung_lasts_five_minutes_and_elsewhere_thirty() -
 
 
 # --- what counts ----------------------------------------------------------------------------------------------------
-def test_only_what_the_model_can_mend_raises_the_attempt() -> None:
+def test_only_an_error_that_the_model_can_correct_raises_the_attempt() -> None:
     assert {
         "INVALID_ARGUMENTS",
         "CONTAINER_INVOCATION",
@@ -268,7 +268,7 @@ def test_after_the_last_attempt_refused_arguments_are_answered_without_work(
     assert answered == (contract.look_up_attempt(call(), after(*digests).episode, sent, policy) is not None)
 
 
-def test_a_first_call_is_always_judged() -> None:
+def test_a_first_call_is_always_validated() -> None:
     assert contract.look_up_attempt(call(), None, "a", HARD) is None
 
 

@@ -109,7 +109,7 @@ def test_report_only_sends_the_clients_bytes_and_keeps_what_would_have_been() ->
     assert (b'{"a":1}', (), True) == (clean.checked.arguments, clean.checked.repairs, clean.checked.enforced)
 
 
-def test_report_only_sends_what_nobody_can_read_as_it_came() -> None:
+def test_report_only_forwards_unreadable_arguments_unchanged() -> None:
     decision = judged(b'{"a":\xff', policy(NEEDS_A, mode=Mode.REPORT))
     assert isinstance(decision, Forward)
     assert b'{"a":\xff' == decision.checked.arguments

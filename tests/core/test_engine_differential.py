@@ -219,7 +219,7 @@ def widened(schema: Any) -> Any:
 
 @SETTINGS
 @given(documents(unevaluated=False), st.dictionaries(KEYS | st.sampled_from(["f1", "f2"]), SCALARS, max_size=4))
-def test_objects_of_very_many_properties_are_judged_alike(
+def test_objects_of_very_many_properties_are_validated_alike(
     drawn: tuple[dict[str, Any], Any, str], more: dict[str, Any]
 ) -> None:
     schema, value, draft = drawn

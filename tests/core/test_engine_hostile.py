@@ -99,7 +99,7 @@ def test_two_ways_to_one_value_cost_no_more_than_one(name: str) -> None:
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf", "items", "not", "properties"])
 @pytest.mark.parametrize("levels", [50, 120, 190, 5000])
-def test_a_deep_schema_is_judged_or_refused_when_it_is_compiled(keyword: str, levels: int) -> None:
+def test_a_deep_schema_validates_or_is_rejected_when_it_is_compiled(keyword: str, levels: int) -> None:
     schema: Any = {"type": "string"}
     for _ in range(levels):
         schema = {keyword: [schema] if keyword.endswith("Of") else {"a": schema} if keyword == "properties" else schema}

@@ -472,7 +472,7 @@ def test_messages_in_headers_are_quoted_masked_and_bounded() -> None:
         ("tool_result", "application/problem+json;q=x"),
     ],
 )
-def test_auto_gives_problem_details_to_whoever_asks_for_them(chosen: str, accept: str) -> None:
+def test_auto_returns_problem_details_on_request(chosen: str, accept: str) -> None:
     assert chosen == choose_format("auto", accept)
 
 

@@ -306,7 +306,7 @@ def test_rejects_unreadable_arguments_when_a_number_is_the_only_example() -> Non
     assert ("5", True) == (advised.example, advised.example_complete)
 
 
-def test_a_wrong_value_under_a_key_like_a_missing_one_is_held_against_the_schema_as_it_came() -> None:
+def test_validates_a_wrong_value_under_a_key_like_a_missing_one_unchanged() -> None:
     schema: JsonValue = {
         "type": "object",
         "properties": {"id": {"oneOf": [{"type": ["boolean", "null"]}, {"enum": [1, 2.5, [3.5]]}]}},

@@ -477,7 +477,7 @@ def test_names_every_branch_of_a_union_in_place_of_the_nearest(
     assert "Send a listed value exactly as written, or another type that is expected." == only.hint
 
 
-def test_keeps_null_beside_the_limits_of_the_other_branch() -> None:
+def test_keeps_null_next_to_the_limits_of_the_other_branch() -> None:
     check = compile_check(obj(size={"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}))
     (only,) = list_violations(check, {"size": 0}, ())
     assert "integer (at least 1) or null" == only.expected

@@ -42,7 +42,7 @@ ODD_VALUES: Final[JsonValue] = parse(
 
 
 @pytest.mark.parametrize("draft", list(Draft))
-def test_every_keyword_with_every_odd_value_is_judged_as_jsonschema_judges_it(draft: Draft) -> None:
+def test_every_keyword_with_every_odd_value_is_validated_as_jsonschema_validates_it(draft: Draft) -> None:
     schemas: list[JsonValue] = [{keyword: value} for keyword, value in product(KEYWORDS, ODD_VALUES)]
     taken = [fast_metaschema.accepts(schema, draft) for schema in schemas]
     assert len(schemas) > 3_000
@@ -51,7 +51,7 @@ def test_every_keyword_with_every_odd_value_is_judged_as_jsonschema_judges_it(dr
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(odd_schemas())
-def test_odd_schemas_are_judged_as_jsonschema_judges_them(schema: JsonValue) -> None:
+def test_odd_schemas_are_validated_as_jsonschema_validates_them(schema: JsonValue) -> None:
     for draft in Draft:
         assert fast_metaschema.accepts(schema, draft) is (list_faults(schema, draft) == [])
 

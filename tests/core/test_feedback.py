@@ -253,7 +253,7 @@ def test_names_no_tool_when_the_call_could_not_be_read() -> None:
     )
 
 
-def test_a_failure_that_the_upstream_calls_final_is_not_said_to_be_mendable() -> None:
+def test_does_not_ask_for_a_correction_if_the_upstream_calls_the_failure_final() -> None:
     failure = Failure(codes.INVALID_REQUEST, "Refused.", retryable=False)
     assert write_feedback(ToolResult(call(), failure)).endswith("Do not repeat this call; tell the user.")
 

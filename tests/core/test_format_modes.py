@@ -57,7 +57,7 @@ def test_other_formats_stay_asserted() -> None:
     assert not compile_check({"format": "email"}, formats=USUAL).accepts("x")
 
 
-def test_a_schema_that_only_a_library_can_judge_has_the_same_modes() -> None:
+def test_a_schema_that_only_a_library_can_validate_has_the_same_modes() -> None:
     schema = {
         "type": "object",
         "$dynamicAnchor": "node",

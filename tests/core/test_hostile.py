@@ -101,7 +101,7 @@ CASES: Final[dict[str, tuple[JsonValue, JsonValue]]] = {
 
 @pytest.mark.large
 @pytest.mark.parametrize("hostile", CASES)
-def test_a_hostile_call_is_judged_within_the_bounds(hostile: str) -> None:
+def test_a_hostile_call_is_validated_within_the_bounds(hostile: str) -> None:
     schema, arguments = CASES[hostile]
     under = policy(schema, "lenient", unknown_keys=UnknownKeys.REFUSE)
     sent = call(dumps(arguments), under.repair.rules)

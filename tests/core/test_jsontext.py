@@ -201,7 +201,7 @@ def test_cannot_write_a_value_that_is_not_json() -> None:
         ("number", b"1e-999999999"),
     ],
 )  # fmt: skip
-def test_the_json_type_of_a_number_is_judged_by_its_value(expected: str, text: bytes) -> None:
+def test_the_json_type_of_a_number_depends_on_its_value(expected: str, text: bytes) -> None:
     assert expected == name_json_type(parse(text))
 
 

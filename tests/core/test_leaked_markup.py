@@ -126,7 +126,7 @@ def test_markup_is_found_in_every_text_and_however_json_spells_it() -> None:
     assert "VAL-013 /tags/1" == told(judged(sent, policy(NOTE)))
 
 
-def test_a_warning_leaves_the_bytes_as_they_came() -> None:
+def test_a_warning_leaves_the_bytes_unchanged() -> None:
     sent = '{ "content" : "a </invoke> in a text" }'
     decision = judged(sent, policy(NOTE))
     assert isinstance(decision, Forward)

@@ -219,7 +219,7 @@ _PIECES = st.sampled_from(
 
 @THOROUGH
 @given(st.lists(_PIECES, max_size=25).map("".join))
-def test_a_text_is_mended_without_inventing_or_losing_a_word(text: str) -> None:
+def test_repairs_a_text_without_inventing_or_losing_a_word(text: str) -> None:
     document = read_document(text.encode(), TextLimits(), TEXT_RULES)
     if isinstance(document, JsonProblem) or not document.repairs:
         return

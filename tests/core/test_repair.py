@@ -157,7 +157,7 @@ def test_lessons_of_the_corpora_hold_at_lenient(lesson: str, schema: JsonValue, 
     assert "VAL-0" in made or made in (sent, '{"a":1,"x":{"a":2}}'), lesson
 
 
-def test_one_chunk_is_a_text_also_where_several_values_are_meant() -> None:
+def test_one_chunk_is_a_text_even_if_several_values_are_meant() -> None:
     assert '{"tags":"a"}' == outcome(obj(tags=STR), '{"tags":["a"]}', "lenient")
 
 

@@ -32,7 +32,7 @@ def reached(path: str, target: str, method: str = "POST", upstream: str = "u") -
              "weather.html. ", "weather::$DATA", "weather%3a%3a$data", "weather%3fx", "weather?x=1", "weather%23x",
              "weather.php?x", "weather.a-b", "weather.tar.gz", "weather.\uff4ason", "weather.json%00"]
 )  # fmt: skip
-def test_another_spelling_leads_to_the_judged_path(last: str) -> None:
+def test_another_spelling_leads_to_the_validated_path(last: str) -> None:
     assert "/x/weather" == reached(f"/x/{last}", f"/{last}")
 
 
@@ -42,7 +42,7 @@ def test_another_name_leads_nowhere(last: str) -> None:
     assert "" == reached(f"/x/{last}", f"/{last}")
 
 
-def test_rejects_the_path_of_a_judged_format_without_it_or_with_another() -> None:
+def test_rejects_the_path_of_a_validated_format_without_it_or_with_another() -> None:
     routes = [JudgedRoute(path, "u", path) for path in ("/t.json", "/v1.0/run", "/api/chat.post")]
     judged = JudgedPaths(routes)
     paths = ("/t", "/t.xml", "/t.", "/v1.1/run", "/v1.0/run.x", "/api/chat.post.json", "/api/chat.update", "/api/chat")
@@ -54,7 +54,7 @@ def test_a_template_is_reached_as_well() -> None:
     assert "/t/{id}/run" == reached("/T/7/Run", "/T/7/Run")
 
 
-def test_only_the_same_upstream_the_same_place_there_and_a_judged_method_count() -> None:
+def test_only_the_same_upstream_the_same_place_there_and_a_validated_method_count() -> None:
     assert ["", "", ""] == [
         reached("/x/Weather", "/Weather", upstream="other"),
         reached("/x/Weather", "/elsewhere/Weather"),
@@ -62,7 +62,7 @@ def test_only_the_same_upstream_the_same_place_there_and_a_judged_method_count()
     ]
 
 
-def test_a_template_that_can_reach_a_judged_path_is_known_beforehand() -> None:
+def test_a_template_that_can_reach_a_validated_path_is_known_beforehand() -> None:
     assert ["/x/weather"] == JUDGED.list_reached(["x", "{any}"], "u", "/{any}", POST)
     assert [] == JUDGED.list_reached(["x", "{any}"], "u", "/{any}", frozenset({"GET"}))
     assert [] == JUDGED.list_reached(["x", "{any}", "{more}"], "u", "/{any}/{more}", POST)

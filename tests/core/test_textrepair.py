@@ -68,7 +68,7 @@ def test_strict_json_is_read_as_it_is_whatever_it_looks_like() -> None:
         ('comments: {"a":"// no comment"}', '{"a":"// no comment"}/* but this */'),
     ],
 )
-def test_each_class_mends_its_own(expected: str, text: str) -> None:
+def test_each_class_repairs_its_own(expected: str, text: str) -> None:
     assert expected == read(text)
 
 

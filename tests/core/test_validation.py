@@ -159,7 +159,7 @@ def test_formats_are_asserted_or_not_by_the_switch() -> None:
     assert [False, True] == [compile_check(schema, formats=formats).accepts("x") for formats in (True, False)]
 
 
-def test_a_published_meta_schema_is_judged_like_any_other_schema() -> None:
+def test_a_published_meta_schema_is_validated_like_any_other_schema() -> None:
     check = compile_check({"$ref": "https://json-schema.org/draft/2020-12/schema"})
     assert (True, False) == (check.accepts({"minimum": 1}), check.accepts({"minimum": "1"}))
     assert [("type", ("minimum",), None)] == told(check, {"minimum": "1"})
@@ -216,7 +216,7 @@ def test_hostile_texts_in_a_schema_stay_data() -> None:
     assert [("required", (), name)] == told(check, {})
 
 
-def test_a_part_is_judged_by_its_own_node() -> None:
+def test_a_part_is_validated_by_its_own_node() -> None:
     check = compile_check(PERSON)
     age = check.root.properties["age"]
     assert [True, False, False] == [check.accepts_at(age, value) for value in (3, -3, "3")]

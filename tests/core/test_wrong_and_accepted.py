@@ -91,7 +91,7 @@ def test_rejects_a_call_with_a_second_meaning(level: str, meaning: str, schema: 
     assert "VAL-0" in outcome(schema, sent, level), meaning
 
 
-def test_one_repair_beside_the_refused_ones_still_works() -> None:
+def test_one_repair_next_to_the_refused_ones_still_works() -> None:
     assert '{"a":5}' == outcome(obj(a=INT), '{"a":"5"}')
     assert '{"a":2.500}' == outcome(obj(a=NUM), '{"a":"2.500"}')
     assert '{"edits":[{"old":"a","new":"b"}]}' == outcome(
@@ -224,7 +224,7 @@ def test_of_a_valid_call_only_the_bytes_of_an_integral_float_change() -> None:
 
 
 @pytest.mark.parametrize("number", ["1e300", "1e2", "1E+20", "1.0e3", "123456789012345678901234567890"])
-def test_a_valid_number_with_an_exponent_stays_as_it_came(number: str) -> None:
+def test_a_valid_number_with_an_exponent_stays_unchanged(number: str) -> None:
     assert f'{{"n":{number}}}' == outcome(obj(n=INT), f'{{"n":{number}}}', "lenient")
 
 

@@ -103,7 +103,7 @@ def test_accepts_nothing_wrong_in_a_second_part(run: Run) -> None:
     assert len(second) == len(LEVELS)
 
 
-def test_valid_calls_go_on_as_they_came_at_every_level_and_damaged_ones_come_out_right() -> None:
+def test_valid_calls_stay_unchanged_at_every_level_and_damaged_ones_come_out_right() -> None:
     runs = {name: dict(found) for name, found in bfcl(DATA)}
     for level in LEVELS:
         assert {"untouched": 205, "wrong": 0} == runs[f"bfcl, valid, at {level}"]
@@ -153,12 +153,12 @@ def test_the_table_of_rules_counts_every_use_and_no_rule_was_ever_wrong() -> Non
     assert {"right": 50, "wrong": 0, "other": 0, "likely": 0} == counted["parse_json_string"]
 
 
-def test_the_engine_judges_and_reports_collected_calls_as_its_peers_do() -> None:
+def test_the_engine_validates_and_reports_collected_calls_as_its_peers_do() -> None:
     ((_, found),) = engine(DATA)
     assert (0, True) == (found["wrong"], found["values"] > 1000)
 
 
-def test_each_piece_of_advice_that_is_followed_mends_its_place() -> None:
+def test_each_followed_piece_of_advice_corrects_its_place() -> None:
     runs = {**dict(advice(DATA)), **dict(advice_on_generated(DATA))}
     assert [0, 0] == [found["wrong"] for found in runs.values()]
     assert all(found["held"] > 40 for found in runs.values())

@@ -77,7 +77,7 @@ def write_config(folder: Path, calls: list[dict[str, Any]], level: str, url: str
 
 
 @pytest.mark.parametrize("level", ["standard", "lenient"])
-def test_validate_and_diff_judge_as_replay_does(tmp_path: Path, level: str) -> None:
+def test_validate_and_diff_validate_as_replay_does(tmp_path: Path, level: str) -> None:
     calls = collected()
     table = build_routes(load(write_config(tmp_path, calls, level, "http://127.0.0.1:9"), {}).config)
     validated, compared = [], []

@@ -115,7 +115,7 @@ def test_an_imported_client_config_is_private_from_the_start(folder: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["tools.lock.new", "prompt.txt.new"])
-def test_pin_writes_through_no_link_beside_its_file(folder: Path, name: str) -> None:
+def test_pin_writes_through_no_link_next_to_its_file(folder: Path, name: str) -> None:
     (folder / name).symlink_to("../victim")
     assert 0 == main(["pin", "c.yaml"])
     assert not (folder.parent / "victim").exists()

@@ -365,7 +365,7 @@ def test_files_keep_their_bytes_and_large_numbers_stay_what_they_are() -> None:
     assert 1_000_000 == yaml.safe_load(files_of(render("gateway-scaled"))["config.yaml"])["state"]["max_keys"]
 
 
-def test_schemas_lie_beside_the_config_and_only_file_names_are_rewritten() -> None:
+def test_schemas_lie_next_to_the_config_and_only_file_names_are_rewritten() -> None:
     """A mount that gave them a folder would list them by name, and a further one would roll the pod."""
     inline = {"$ref": "schemas/weather.yaml#/a", "const": "schemas/weather.yaml", "type": "string"}
     described = {"openapi": "schemas/currency.json", "operation": "b"}
@@ -391,7 +391,7 @@ def test_no_config_map_contains_a_secret() -> None:
     assert {"secretName": "toolcall-proxy", "defaultMode": 0o444} == volume["secret"]
 
 
-def test_files_of_other_config_maps_lie_beside_the_config() -> None:
+def test_files_of_other_config_maps_lie_next_to_the_config() -> None:
     spec = pod_of(render("tool-own-config"))["spec"]
     maps = {"tools-config": {"config.yaml": "a", "x.json": "b"}, "tools-openapi": {"petstore.yaml": "c"}}
     assert {"config.yaml": "a", "x.json": "b", "schemas/petstore.yaml": "c"} == mounted_files(spec, maps)

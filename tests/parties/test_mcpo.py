@@ -77,7 +77,7 @@ def test_no_mistake_arrives_wrong_or_is_lost(mistake: Mistake, imported: str) ->
 
 
 @pytest.mark.parametrize("mistake", RAW, ids=lambda each: each.name)
-def test_a_body_that_is_no_object_is_mended_or_explained(mistake: Mistake, imported: str) -> None:
+def test_a_body_that_is_no_object_is_repaired_or_explained(mistake: Mistake, imported: str) -> None:
     body = b"" if mistake.arguments is ABSENT else json.dumps(mistake.arguments).encode()
     answer = posted(f"{imported}/book", body, accept=JSON)
     assert "" == verdict(mistake, told(answer))

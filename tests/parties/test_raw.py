@@ -22,7 +22,7 @@ MODERN: Final = ("high", "low", "fastmcp", "ts2")
 @pytest.mark.parametrize(
     ("server", "era"), [*((name, "old") for name in BOOKSHOPS), *((name, "modern") for name in MODERN)]
 )
-def test_arguments_that_are_no_object_are_mended_or_explained(server: str, era: str, stage: Stage) -> None:
+def test_arguments_that_are_no_object_are_repaired_or_explained(server: str, era: str, stage: Stage) -> None:
     url = stage.url(server)
     session = opened(url) if era == "old" else Session(url, None)
     for mistake in RAW:

@@ -79,7 +79,7 @@ async def test_an_enforced_schema_holds_a_wrong_answer_back_and_costs_the_model_
     ],
     ids=["gzip", "events", "text", "cut", "brotli", "long"],
 )
-async def test_only_a_whole_json_answer_is_judged(reply: bytes, outcome: str) -> None:
+async def test_only_a_whole_json_answer_is_validated(reply: bytes, outcome: str) -> None:
     keys = {"upstreams": "{tools: {url: URL, buffer: 2000}}"}
     async with tool(replies(reply)) as server:
         keys["upstreams"] = keys["upstreams"].replace("URL", f'"{server.url}"')

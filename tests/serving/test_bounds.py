@@ -200,7 +200,7 @@ async def test_a_dear_schema_costs_only_its_own_tool(dear: dict[str, Any]) -> No
         assert feedback(told)["code"] in ("SCHEMA_UNKNOWN", "INVALID_ARGUMENTS", "OVERLOADED")
 
 
-async def test_a_tool_with_dear_patterns_is_judged_all_the_same() -> None:
+async def test_a_tool_with_dear_patterns_is_validated_all_the_same() -> None:
     dear = listed(a={"type": "string", "pattern": LETTERS}, b={"type": "integer"})
     async with talk(McpServer([dear])) as client:
         right = await client.ask(call("dear", {"a": "Åsa", "b": 1}))

@@ -110,7 +110,7 @@ async def test_an_openapi_operation_brings_its_parameters(tmp_path: Path) -> Non
     "path", ["/Weather", "/weather;v=1", "/weather.", "/weather%20", "/weather%e2%80%8b", "/weather%3b",
              "/weather.json", "/weather::$DATA", "/weather%3fx"]
 )  # fmt: skip
-async def test_another_spelling_of_a_judged_path_is_no_passthrough(path: str) -> None:
+async def test_another_spelling_of_a_validated_path_is_no_passthrough(path: str) -> None:
     async with tool(replies(OK)) as server, proxied(WEATHER + ANY, server.url) as proxy:
         seen = await exchange(proxy.port, post(path, b'{"lat": "no"}'))
 
@@ -128,7 +128,7 @@ async def test_lookalikes_pass_where_the_config_says_so() -> None:
 
 
 @pytest.mark.parametrize("value", ["..;", "..%3b", ".;", "a;..;", "%252e%252e", "a%252fb", "..%3Ba"])
-async def test_a_parameter_of_a_judged_route_never_leaves_its_segment(value: str) -> None:
+async def test_a_parameter_of_a_validated_route_never_leaves_its_segment(value: str) -> None:
     route = WEATHER.replace("path: /weather", "path: /tenants/{id}/weather")
     async with tool(replies(OK)) as server, proxied(route, server.url) as proxy:
         seen = await exchange(proxy.port, post(f"/tenants/{value}/weather", BODY))
@@ -136,7 +136,7 @@ async def test_a_parameter_of_a_judged_route_never_leaves_its_segment(value: str
     assert ((400, "BAD_REQUEST"), []) == (code(seen), server.seen)
 
 
-async def test_a_semicolon_is_escaped_where_calls_are_judged() -> None:
+async def test_escapes_a_semicolon_on_validating_routes() -> None:
     route = WEATHER.replace("path: /weather", "path: /tenants/{id}/weather")
     async with tool(replies(OK)) as server, proxied(route, server.url) as proxy:
         await exchange(proxy.port, post("/tenants/a;b/weather", BODY))
@@ -144,7 +144,7 @@ async def test_a_semicolon_is_escaped_where_calls_are_judged() -> None:
     assert "POST /tenants/a%3Bb/weather HTTP/1.1" == server.seen[0].start
 
 
-def test_check_names_unjudged_queries_and_templates_that_reach_judged_paths(tmp_path: Path) -> None:
+def test_check_names_unvalidated_queries_and_templates_that_reach_validated_paths(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         f"version: 1\nupstreams: {{tools: {{url: 'http://127.0.0.1:9'}}}}\nroutes:\n{WEATHER}{ORDERS}{ANY}"
@@ -157,7 +157,7 @@ def test_check_names_unjudged_queries_and_templates_that_reach_judged_paths(tmp_
     ] == notes
 
 
-async def test_the_operators_page_names_what_is_unjudged() -> None:
+async def test_the_operators_page_names_what_is_unvalidated() -> None:
     async with proxied(WEATHER + ORDERS) as proxy:
         shown = told(await proxy.ask_admin("/-/routes"))["routes"]
 

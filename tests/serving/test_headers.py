@@ -49,9 +49,7 @@ def test_replaces_the_fields_of_anybody_else() -> None:
 
 
 @pytest.mark.parametrize(("peer", "believed"), [("10.1.2.3", ["prefix", "port"]), ("192.0.2.1", [])])
-def test_of_the_other_fields_of_the_family_a_trusted_hops_go_on_and_nobody_elses(
-    peer: str, believed: list[str]
-) -> None:
+def test_forwards_other_fields_of_the_family_only_from_a_trusted_hop(peer: str, believed: list[str]) -> None:
     said: Headers = (("x-forwarded-prefix", "/shop"), ("x-forwarded-port", "443"), ("x_forwarded_ssl", "on"))
     sent = make_request_headers(said, Changes().dropped, TRUSTING.own_fields(peer, "http", said))
 

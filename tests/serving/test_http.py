@@ -81,7 +81,7 @@ async def test_hop_by_hop_fields_of_an_answer_end_here_too() -> None:
 @pytest.mark.parametrize(
     "framing", [b"Content-Length: 2\r\n\r\n{}", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"]
 )
-async def test_header_bytes_that_are_not_utf_8_go_back_as_they_came(framing: bytes) -> None:
+async def test_header_bytes_that_are_not_utf_8_go_back_unchanged(framing: bytes) -> None:
     event_stream = b"Content-Type: text/event-stream\r\n" if b"chunked" in framing else b""
     reply = b"HTTP/1.1 200 OK\r\nX-Said: caf\xe9!\r\n" + event_stream + framing
     head_came = asyncio.Event()
@@ -220,7 +220,7 @@ async def test_a_call_that_asks_to_be_taken_for_another_method_is_refused(header
     assert (200, 1) == (relayed.status, len(server.seen))  # nothing is judged on the second one
 
 
-async def test_no_header_makes_another_request_of_one_that_was_judged() -> None:
+async def test_no_header_makes_another_request_of_one_that_was_validated() -> None:
     sent = ("X-Original-URL: /admin", "X-Rewrite-URL: /admin", "X-Original-Method: GET", "X-Envoy-Original-Path: /a")
     names = {line.partition(":")[0].lower() for line in sent}
     async with tool(replies(OK)) as server, proxied(WEATHER + RELAY, server.url) as proxy:
@@ -277,7 +277,7 @@ async def test_anything_else_is_415_and_never_forwarded(content_type: str | None
 @pytest.mark.parametrize(
     ("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("GZip", gzip.compress)]
 )
-async def test_a_compressed_body_is_judged_and_sent_decoded(coding: str, pack: object) -> None:
+async def test_a_compressed_body_is_validated_and_sent_decoded(coding: str, pack: object) -> None:
     body = b'{ "lat": 1.50 }'
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy:
         good = await proxy.post("/weather", pack(body), f"Content-Encoding: {coding}")  # type: ignore[operator]

@@ -536,7 +536,7 @@ async def test_half_an_answer_to_an_old_client_ends_in_a_reset_since_its_end_is_
             await reader.read()
 
 
-async def test_nobody_is_left_waiting_where_not_even_the_refusal_can_be_made() -> None:
+async def test_ends_the_connection_if_not_even_the_error_can_be_written() -> None:
     async def defect(_request: web.BaseRequest) -> Response:
         raise LookupError
 

@@ -102,7 +102,7 @@ async def kinds(proxy: Proxied) -> tuple[int, int]:
 
 
 # --- a mounted ConfigMap ----------------------------------------------------------------------------------------------
-async def test_every_update_of_a_configmap_is_taken_over_several_in_a_row(tmp_path: Path) -> None:
+async def test_every_update_of_a_configmap_takes_effect_several_in_a_row(tmp_path: Path) -> None:
     async with tool(replies(OK)) as server:
         text = config(server.url)
         mounted = Mounted(tmp_path, {"config.yaml": text, "schemas/a.json": wants("string")})
@@ -248,7 +248,7 @@ async def test_going_back_to_what_is_served_ends_the_alarm(tmp_path: Path) -> No
 
 
 # --- what a reload may change -----------------------------------------------------------------------------------------
-async def test_sections_that_need_a_restart_are_reported_and_the_rest_is_taken_over(tmp_path: Path) -> None:
+async def test_reports_sections_that_need_a_restart_and_applies_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(config(schema="{type: object}"))
     async with served(path) as proxy:
@@ -279,7 +279,7 @@ def test_a_section_that_is_not_known_to_be_live_needs_a_restart(tmp_path: Path) 
     assert ("workers",) == list_restart_sections(plain, replace(plain, workers=2))
 
 
-async def test_a_changed_log_level_is_taken_over(tmp_path: Path) -> None:
+async def test_a_changed_log_level_takes_effect(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(config(schema="{type: object}"))
     async with served(path) as proxy:

@@ -201,7 +201,7 @@ async def test_any_other_expectation_is_417_and_the_body_stays_away(expected: st
 
 
 # --- one connection, many requests ------------------------------------------------------------------------------------
-async def test_two_requests_in_one_packet_are_two_calls_each_judged_by_itself() -> None:
+async def test_two_requests_in_one_packet_are_two_calls_each_validated_by_itself() -> None:
     packet = CALL + post("/weather", b'{"lat": "north"}') + post("/weather", b'{"lat": "2"}')
     async with tool(replies(OK)) as server, proxied(WEATHER, server.url) as proxy, client(proxy) as (reader, writer):
         writer.write(packet)

@@ -114,7 +114,7 @@ def test_writes_values_that_json_writers_refuse() -> None:
     assert {"huge": 2**70, "half": "\ud800", "path": "/a", "event": "e", "message": "odd"}.items() <= line.items()
 
 
-def test_a_request_is_judged_by_the_level_of_the_moment() -> None:
+def test_the_current_level_decides_about_a_request() -> None:
     stream = io.StringIO()
     log = Log(stream, "json", "info", lambda: WALL)
     log.finished(record(request_id="1"))
@@ -197,7 +197,7 @@ def test_every_line_passes_through_structlog(style: str) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here: it is Linux' disk without room")
 @pytest.mark.parametrize("style", ["json", "console"])
-def test_a_disk_without_room_fails_neither_calls_nor_what_the_proxy_does_beside_them(style: str) -> None:
+def test_a_disk_without_room_fails_neither_calls_nor_other_work_of_the_proxy(style: str) -> None:
     with Path("/dev/full").open("w") as full:
         log = Log(full, style, "info", lambda: WALL)
         log.finished(record())

@@ -94,7 +94,7 @@ def test_layouts_of_heads_that_never_come_again_take_no_more_memory() -> None:
     assert not layouts
 
 
-def test_bytes_that_were_no_utf8_go_out_as_they_came() -> None:
+def test_bytes_that_were_no_utf8_go_out_unchanged() -> None:
     headers = (("x", b"\xc3\xa9 \xe9".decode("utf-8", "surrogateescape")),)
 
     assert b"GET / HTTP/1.1\r\nhost: t\r\nx: \xc3\xa9 \xe9\r\n\r\n" == write_head("GET", "/", "t", headers, 0)

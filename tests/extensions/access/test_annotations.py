@@ -70,7 +70,7 @@ async def test_a_caller_sees_and_calls_what_its_server_says_to_be_read_only(even
     assert [{"at": 1}] == client.received
 
 
-async def test_a_call_is_judged_where_its_client_never_asked_for_the_list() -> None:
+async def test_validates_a_call_whose_client_never_requested_the_list() -> None:
     async with talk(McpServer(TOOLS), TRUST, MORE) as client:
         refused = await client.ask(call("write", {}), BEARER)
         served = await client.ask(call("read", {}), BEARER)
@@ -78,7 +78,7 @@ async def test_a_call_is_judged_where_its_client_never_asked_for_the_list() -> N
     assert ((True, "CALL_NOT_ALLOWED"), "{}", [{}]) == (refusal(refused), text(served), client.received)
 
 
-async def test_a_list_of_several_pages_is_judged_page_by_page() -> None:
+async def test_checks_a_list_page_by_page() -> None:
     async with talk(McpServer(TOOLS, page=1), TRUST, MORE) as client:
         pages = [
             [tool["name"] for tool in (await client.ask({**LIST, **params}, BEARER))["result"]["tools"]]

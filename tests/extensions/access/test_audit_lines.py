@@ -162,7 +162,7 @@ async def test_a_tool_that_answers_with_an_error_has_answered(tmp_path: Path) ->
     assert "secret-value" not in file.read_text()
 
 
-async def test_a_route_that_asks_nobody_has_lines_too_and_what_is_no_route_has_none(tmp_path: Path) -> None:
+async def test_an_open_route_has_audit_lines_and_an_unknown_path_has_none(tmp_path: Path) -> None:
     file = tmp_path / "audit"
     routes = "  - {path: /a, upstream: tools, tool: a, schema: {type: object}, cors: {origins: ['https://a.example']}}"
     async with tool(replies(OK)) as server, proxied(routes, server.url, access=f"{{audit: {file}}}") as proxy:

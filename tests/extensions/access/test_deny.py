@@ -65,7 +65,7 @@ async def test_denies_only_the_callers_that_a_rule_is_for() -> None:
     assert [403, 200] == statuses
 
 
-async def test_denies_a_caller_whose_claim_cannot_be_judged() -> None:
+async def test_denies_a_caller_whose_claim_cannot_be_evaluated() -> None:
     rules = "jwt: {}, deny: [{when: {claims: {group: [intern]}}, tools: [weather]}]"
     cases: list[tuple[Any, int]] = [
         ("staff", 200), (["staff"], 200), ([], 200), ("intern", 403), (["staff", "intern"], 403),
@@ -184,7 +184,7 @@ async def test_a_denied_hint_hides_the_tools_that_have_it_or_say_nothing() -> No
 
 
 # --- what cannot be judged --------------------------------------------------------------------------------------------
-def test_a_condition_that_cannot_be_judged_counts_as_met() -> None:
+def test_a_condition_that_cannot_be_evaluated_counts_as_met() -> None:
     caller = Identity(issuer="main", claims={"a": "x", "n": 1})
     fits = {
         True: [AccessRule("r"), AccessRule("r", claims={"a": ("x",)}), AccessRule("r", claims={"b": ("x",)}),

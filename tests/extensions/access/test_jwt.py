@@ -75,7 +75,7 @@ async def test_forwards_a_token_if_the_route_says_so_and_never_with_the_upstream
             assert [expected.format(token)] == sent
 
 
-async def test_a_static_token_counts_beside_signed_ones() -> None:
+async def test_a_static_token_counts_next_to_signed_ones() -> None:
     digest = hashlib.sha256(b"static-token-0123456").hexdigest()
     async with guarded(f"{ROUTE}    auth: {{bearer: {{ci: 'sha256:{digest}'}}}}\n") as there:
         seen = [await there.call(token) for token in ("static-token-0123456", there.issuer.sign(), "neither")]

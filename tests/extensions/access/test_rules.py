@@ -90,14 +90,14 @@ async def test_does_not_send_a_call_that_cannot_be_validated(mode: str, body: by
 
 
 @pytest.mark.parametrize("mode", ["", ", mode: report"])
-async def test_a_route_that_takes_no_query_takes_none_beside_arguments_that_rules_judge(mode: str) -> None:
+async def test_a_route_that_takes_no_query_takes_none_next_to_arguments_that_rules_check(mode: str) -> None:
     route = f"{ROUTE}, query: refuse{mode}}}"
     async with tool(replies(OK)) as server, proxied(route, server.url, tools=TOOLS) as proxy:
         seen = await call(proxy, "read_file?path=/etc/passwd", {"path": "/data/a"})
         assert (400, "BAD_REQUEST", []) == (seen.status, code(seen)[1], server.seen)
 
 
-async def test_arguments_are_judged_as_they_will_be_sent() -> None:
+async def test_rules_check_arguments_as_they_will_be_sent() -> None:
     rules = '[{tools: [write_file], arguments: {properties: {size: {maximum: 10}, path: {const: "/a"}}}}]'
     route = f"  - {{path: '/files/{{tool}}', upstream: tools, allow: {rules}}}"
     async with tool(replies(OK)) as server, proxied(route, server.url, tools=TOOLS) as proxy:
@@ -131,7 +131,7 @@ async def test_arguments_are_judged_as_they_will_be_sent() -> None:
         "/data/../etc/cron.d/a\\..\\..\\..\\data\\x", "/data/．．/etc/%2e%2e/data/x",
     ],
 )  # fmt: skip
-async def test_a_path_is_judged_with_its_dots_and_escapes_resolved(path: str) -> None:
+async def test_rules_check_a_path_with_its_dots_and_escapes_resolved(path: str) -> None:
     async with tool(replies(OK)) as server, proxied(f"{ROUTE}}}", server.url, tools=TOOLS) as proxy:
         assert ((403, "CALL_NOT_ALLOWED"), []) == (code(await call(proxy, "read_file", {"path": path})), server.seen)
 
@@ -185,7 +185,7 @@ def test_a_path_is_read_after_each_rewriting_that_a_service_may_do() -> None:
     )
 
 
-async def test_a_text_beside_the_path_may_be_any() -> None:
+async def test_a_text_next_to_the_path_may_be_any() -> None:
     async with tool(replies(OK)) as server, proxied(f"{ROUTE}}}", server.url, tools=TOOLS) as proxy:
         sent = {"path": "/data/a", "content": "# A/B\n\n- 100% \\ ..\tor ../x\r\n"}
         assert (200, sent) == ((await call(proxy, "read_file", sent)).status, json.loads(server.seen[0].body))
@@ -210,7 +210,7 @@ async def test_a_caller_is_guided_to_its_own_tools() -> None:
     assert [["## read_file"], ["## read_file", "## write_file", "## delete_file"], []] == shown
 
 
-async def test_a_function_behind_a_container_is_judged_and_shown_like_any_other() -> None:
+async def test_rules_check_a_function_behind_a_container_like_any_other() -> None:
     tools = (
         TOOLS.rstrip("} \n")
         + """}},
@@ -330,7 +330,7 @@ async def test_a_route_without_its_own_rules_has_those_of_the_defaults() -> None
         assert [403, 200] == [(await proxy.post(path, b"{}")).status for path in ("/a", "/b")]
 
 
-def test_a_condition_that_cannot_be_judged_never_holds() -> None:
+def test_a_condition_that_cannot_be_evaluated_never_holds() -> None:
     caller = Identity(token="ci", claims={"a.b": 1, "c": {"d": [True]}}, certificate=frozenset({"DNS:x.svc"}))
     holds = {
         True: [AccessRule("r"), AccessRule("r", tokens=("ci",)), AccessRule("r", claims={"a.b": (1,)}),

@@ -97,7 +97,7 @@ async def test_shows_the_function_that_a_container_leads_to() -> None:
     assert "Add" == json.loads(service.seen[0].body)["call"]["tool"]
 
 
-async def test_long_replaced_arguments_are_judged_elsewhere_and_arrive() -> None:
+async def test_long_replaced_arguments_are_validated_elsewhere_and_arrive() -> None:
     route = """
   - path: /a
     upstream: tools

@@ -29,7 +29,7 @@ WRONG, RIGHT = '{"days": 3}', '{"city": "Oslo", "days": 3}'
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("messages", [FILLING, LONG])
-async def test_an_answer_to_a_large_request_is_judged_and_asked_about(stream: bool, messages: list[Any]) -> None:
+async def test_an_answer_to_a_large_request_is_validated_and_asked_about(stream: bool, messages: list[Any]) -> None:
     request = chat_request(messages=messages, stream=stream)
     assert is_rich(request) == (messages is FILLING)
     sent = [streamed(chat_stream((text,))) if stream else whole(chat_answer(text)) for text in (WRONG, RIGHT)]

@@ -157,7 +157,7 @@ _OTHER_KINDS = {
 
 
 @pytest.mark.parametrize("kind", _OTHER_KINDS)
-async def test_a_call_of_a_tool_of_another_kind_passes_unjudged(kind: str) -> None:
+async def test_a_call_of_a_tool_of_another_kind_passes_unvalidated(kind: str) -> None:
     path, request, called = _OTHER_KINDS[kind]
     routes = "  - {path: /v1, upstream: tools, model: {retries: 1, mode: refuse}}"
     async with tool(replies(whole(called))) as server, proxied(routes, server.url) as proxy:

@@ -113,7 +113,7 @@ def test_ends_if_nothing_answers_at_the_url() -> None:
     assert "127.0.0.1:9: Connection refused  (is the model server running, and is this its address?)\n" in done.stderr
 
 
-def test_a_second_source_beside_it_is_a_mistake() -> None:
+def test_a_second_source_next_to_it_is_a_mistake() -> None:
     words = [sys.executable, "-m", "proxy", "serve", "--model", "http://127.0.0.1:1/v1", "--mcp", "http://127.0.0.1:1/"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (2, "serve: --mcp and --model cannot be combined: use one of them\n") == (done.returncode, done.stderr)

@@ -48,7 +48,7 @@ async def ask(events: Sequence[bytes], model: str = USUAL) -> tuple[Seen, list[t
 
 
 @pytest.mark.parametrize("model", [USUAL, AGAIN])
-async def test_a_call_behind_the_end_of_another_choice_is_judged(model: str) -> None:
+async def test_a_call_behind_the_end_of_another_choice_is_validated(model: str) -> None:
     def write(first: str, second: Sequence[str]) -> list[bytes]:
         rest = [begin(1, second[0]), *(go_on(1, part) for part in second[1:])]
         return [begin(0, first), end(0), *rest, end(1), DONE]
@@ -69,7 +69,7 @@ async def test_a_wrong_call_of_an_earlier_choice_hides_no_later_one(model: str) 
     assert [("call_0", "delivered", "report"), ("call_1", "repaired", "enforce")] == calls
 
 
-async def test_a_call_behind_a_call_in_text_is_judged() -> None:
+async def test_a_call_behind_a_call_in_text_is_validated() -> None:
     text = '<tool_call>{"name": "get_weather", "arguments": {"city": "A"}}</tool_call>'
     seen, calls, _ = await ask(
         [chunk(0, {"content": text}), end(0, "stop"), begin(1, '{"city": "B", "days": "3"}'), end(1)],
@@ -86,7 +86,7 @@ async def test_valid_and_wrong_calls_of_all_choices_keep_their_bytes(second: str
     assert (b"".join(events), 2) == (seen.body, len(calls))
 
 
-async def test_a_call_whose_answer_is_done_without_saying_so_is_judged() -> None:
+async def test_a_call_whose_answer_is_done_without_saying_so_is_validated() -> None:
     def write(arguments: str) -> list[bytes]:
         return [begin(0, arguments), DONE]
 

@@ -132,7 +132,7 @@ async def test_it_does_not_matter_how_the_bytes_are_cut(size: int) -> None:
     assert wanted == seen.body
 
 
-async def test_several_calls_are_judged_each_by_itself() -> None:
+async def test_several_calls_are_validated_each_by_itself() -> None:
     def write(second: str, third: str) -> list[bytes]:
         parts = [
             {
@@ -190,7 +190,7 @@ async def test_calls_of_responses_without_numbers_are_distinguished_by_their_ite
     assert b"".join(write_unnumbered(valid, ('{"city":"Bergen","days":3}', ""))) == seen.body
 
 
-async def test_calls_of_responses_that_nothing_tells_apart_pass_as_they_came() -> None:
+async def test_calls_of_responses_that_nothing_tells_apart_pass_unchanged() -> None:
     events = [
         event.replace(b'"id": "fc_0", ', b"").replace(b'"item_id": "fc_0", ', b"")
         for event in write_unnumbered(('{"city": "Oslo", "days": "3"}',))
@@ -199,14 +199,14 @@ async def test_calls_of_responses_that_nothing_tells_apart_pass_as_they_came() -
     assert b"".join(events) == seen.body
 
 
-async def test_a_stream_that_ends_early_or_holds_no_events_passes_as_it_came() -> None:
+async def test_a_stream_that_ends_early_or_holds_no_events_passes_unchanged() -> None:
     events = chat_stream(('{"city": "Oslo", "days"', ': "3"}'))
     for body in (events[:3], [b"data: {broken\n\n", b"\x00\xff no event"], [b""], [b": hello\n\n", *events[:2]]):
         seen, _ = await ask(body)
         assert b"".join(body) == seen.body
 
 
-async def test_a_call_that_is_too_long_to_be_held_passes_as_it_came() -> None:
+async def test_a_call_that_is_too_long_to_be_held_passes_unchanged() -> None:
     events = chat_stream(('{"city": "Oslo", "days": "3", "x": "', *["y" * 100] * 20, '"}'))
     routes = "  - {path: /v1, upstream: tools, model: {max_answer: 1000}}"
     async with tool(replies(streamed(events))) as server, proxied(routes, server.url) as proxy:

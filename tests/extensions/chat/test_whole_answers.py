@@ -141,7 +141,7 @@ async def test_returns_an_answer_that_cannot_be_repaired_unchanged_and_logs_it()
     assert (sent, True, "INVALID_ARGUMENTS") == (seen.body, line["validation.mode"] == "report", line["error.code"])
 
 
-async def test_a_tool_with_a_bad_schema_or_named_twice_is_not_judged() -> None:
+async def test_a_tool_with_a_bad_schema_or_named_twice_is_not_validated() -> None:
     bad = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "nonsense"}}}
     one, two = (
         {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "title": each}}}

@@ -247,7 +247,7 @@ def test_acceptance_12_an_escalated_conversation_is_shown_and_starts_over_after_
         assert 0 == shown.get_by_text("Escalated, blocked").count()
 
 
-def test_an_edited_schema_is_judged_and_a_mistake_in_it_is_named(started: Demo, running: Any) -> None:
+def test_an_edited_schema_is_validated_and_a_mistake_in_it_is_named(started: Demo, running: Any) -> None:
     with page(running) as shown:
         shown.goto(link(started))
         shown.goto(link(started).partition("#")[0] + "#/try?route=%2Ftools%2Fweather&tool=weather")

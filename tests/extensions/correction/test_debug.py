@@ -45,7 +45,7 @@ async def test_a_question_and_its_answer_are_kept_whole_but_for_secrets(tmp_path
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
 
 
-async def test_nothing_is_written_where_nobody_asked_for_it(tmp_path: Path) -> None:
+async def test_writes_nothing_unless_it_is_switched_on(tmp_path: Path) -> None:
     async with rig(says("no"), replies(OK), ROUTE) as it:
         await it.proxy.post("/w", b'{"unit": "x"}')
     assert [] == list(tmp_path.iterdir())

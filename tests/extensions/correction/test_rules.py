@@ -67,7 +67,7 @@ async def test_a_row_of_the_activation_table(row: str, error: bytes, keys: str, 
     assert {"cannot_fix"} >= {outcome for _, outcome in it.outcomes()}
 
 
-async def test_layer_4_is_not_asked_where_layer_3_has_corrected_the_call() -> None:
+async def test_layer_4_is_not_used_if_layer_3_has_corrected_the_call() -> None:
     fixed = {"can_fix": True, "corrected_payload": {"location": "Tokyo"}}
     async with rig(says(fixed), replies(bare_type_error(), OK), route()) as it:
         seen = await it.proxy.post("/w", CALL)

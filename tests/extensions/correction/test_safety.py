@@ -90,7 +90,7 @@ async def test_asks_no_model_about_a_call_that_went_through_a_container() -> Non
 
 
 # --- judged like any other --------------------------------------------------------------------------------------------
-async def test_a_corrected_call_is_repaired_and_judged_by_the_same_rules() -> None:
+async def test_a_corrected_call_is_repaired_and_validated_by_the_same_rules() -> None:
     async with rig(says(whole(unit="Kelvin")), replies(OK), route()) as it:
         seen = await it.proxy.post("/w", WRONG)
     assert b'{"unit":"kelvin"}' == it.tool.seen[0].body

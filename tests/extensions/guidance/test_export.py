@@ -108,7 +108,7 @@ def test_the_exported_schema_accepts_what_the_proxy_accepts(vendor: str) -> None
     assert [] == stricter
 
 
-def test_a_bundled_schema_judges_as_the_original_does() -> None:
+def test_a_bundled_schema_validates_as_the_original_does() -> None:
     other = []
     for number, (name, tool) in enumerate(everything().items()):
         assert tool.check is not None

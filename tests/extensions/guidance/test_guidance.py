@@ -283,7 +283,7 @@ def test_the_length_of_the_guidance_is_a_number(capsys: pytest.CaptureFixture[st
     assert "'-3' is not a number of characters, such as 12000" in capsys.readouterr().err
 
 
-def test_the_verb_exports_a_tool_per_line_and_its_losses_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_exports_a_tool_per_line_and_its_losses_next_to_it(capsys: pytest.CaptureFixture[str]) -> None:
     from proxy.__main__ import main
 
     config = str(ROOT / "config.example.yaml")

@@ -225,7 +225,7 @@ def test_a_config_that_no_pod_could_serve_is_refused_with_all_that_is_wrong(fold
     assert "unknown upstream 'wether'  (did you mean 'weather'?)" in inject(folder, DEPLOYMENT, code=2).stderr
 
 
-def test_a_secret_beside_the_config_reaches_no_config_map(folder: Path) -> None:
+def test_a_secret_next_to_the_config_reaches_no_config_map(folder: Path) -> None:
     authority(folder)
     certificate(folder, "proxy", "DNS:localhost")
     (folder / "both.pem").write_text((folder / "proxy.key").read_text() + (folder / "proxy.pem").read_text())

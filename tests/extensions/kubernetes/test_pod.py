@@ -132,7 +132,7 @@ async def test_the_first_question_waits_for_a_tool_that_is_starting(tmp_path: Pa
     assert ["", "no connection in time"] == [await notices.watch_upstream("tool", look) for _ in range(2)]
 
 
-async def test_a_bad_edit_is_the_termination_message_until_it_is_mended(tmp_path: Path) -> None:
+async def test_a_bad_edit_is_the_termination_message_until_it_is_corrected(tmp_path: Path) -> None:
     termination = tmp_path / "termination-log"
     termination.write_text("")
     path = tmp_path / "config.yaml"

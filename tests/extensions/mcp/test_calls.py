@@ -274,7 +274,7 @@ async def test_an_unreadable_message_whose_id_is_no_plain_number_is_answered_und
     assert (400, None, []) == (seen.status, json.loads(seen.body)["id"], client.server.calls)
 
 
-async def test_a_call_without_an_id_is_judged_and_refused_by_http() -> None:
+async def test_a_call_without_an_id_is_validated_and_refused_by_http() -> None:
     message = call("add", {"a": "x"})
     del message["id"]
     async with talk() as client:
@@ -478,7 +478,7 @@ async def test_the_query_of_the_upstreams_url_goes_with_every_request() -> None:
     assert ["/mcp?project=a&ro=1", "/mcp?project=a&ro=1&page=2"] == [seen.start.split()[1] for seen in listing.calls]
 
 
-async def test_a_target_that_looks_like_one_of_another_route_is_judged_by_its_own() -> None:
+async def test_a_target_that_looks_like_one_of_another_route_is_validated_by_its_own() -> None:
     """`/mcp?x=1` as a whole fits `/{tool}`."""
     listing = McpServer()
     routes = """

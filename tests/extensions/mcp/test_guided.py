@@ -147,7 +147,7 @@ async def test_a_list_that_is_too_long_passes_unchanged() -> None:
     ]
 
 
-async def test_a_guided_call_is_judged_as_any_other() -> None:
+async def test_a_guided_call_is_validated_as_any_other() -> None:
     async with talk(McpServer([ADD]), guidance="{mcp: descriptions}") as client:
         await client.ask(LIST)
         await client.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/call",

@@ -52,7 +52,7 @@ async def sent(arguments: object, *headers: str) -> tuple[int, list[dict[str, st
 VERSION = {"mcp-protocol-version": MODERN, "mcp-name": "query"}
 
 
-async def test_headers_that_agree_pass_as_they_came() -> None:
+async def test_headers_that_agree_pass_unchanged() -> None:
     _, arrived, _ = await sent({"region": "eu-north", "limit": 3}, "Mcp-Param-Region: eu-north", "Mcp-Param-Limit: 3.0")
 
     assert [VERSION | {"mcp-param-region": "eu-north", "mcp-param-limit": "3.0"}] == arrived

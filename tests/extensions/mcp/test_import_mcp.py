@@ -85,7 +85,7 @@ async def test_leaves_a_stream_that_stays_open_after_the_answer() -> None:
     assert ["add"] == [each.name for each in (await read(McpServer(refuse=endless))).tools]
 
 
-async def test_a_tool_that_cannot_be_judged_is_left_out_by_name() -> None:
+async def test_a_tool_that_cannot_be_validated_is_left_out_by_name() -> None:
     found = await read(McpServer(tools=(ADD, BAD, BARE, ADD)))
     assert ["add"] == [each.name for each in found.tools]
     left = {each.name: each.why for each in found.left_out}

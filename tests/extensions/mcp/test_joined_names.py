@@ -58,7 +58,7 @@ async def _ask_for_lines(joined: Joined, session: Any) -> str:
 
 
 @of("old", "gone", always=False)
-async def test_names_the_servers_out_of_reach_beside_an_unknown_prompt(joined: Joined) -> None:
+async def test_names_the_servers_out_of_reach_next_to_an_unknown_prompt(joined: Joined) -> None:
     answer = await joined.ask(asked("prompts/get", 1, name="greet"), await joined.begin())
     assert "Unknown prompt: greet (out of reach: gone)" == answer["error"]["message"]
 

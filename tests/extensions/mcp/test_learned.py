@@ -37,7 +37,7 @@ def tools(*listed: ListedTool, rules: LearnPolicy = RULES) -> LearnedTools:
     return LearnedTools(Listing({tool.name: tool for tool in listed}, "digest", 1), rules)
 
 
-def test_a_listed_tool_is_judged_by_its_schema_under_the_routes_policy() -> None:
+def test_a_listed_tool_is_validated_by_its_schema_under_the_routes_policy() -> None:
     found = tools(ListedTool("count", "Counts.", INTEGER))["count"]
 
     assert found.check is not None
@@ -132,7 +132,7 @@ def test_an_overlay_is_laid_over_the_listed_schema() -> None:
     assert "Ours." == found.description
 
 
-def test_a_schema_a_container_and_no_judgement_of_the_operators_go_before_the_listed_schema() -> None:
+def test_a_schema_a_container_and_no_validation_of_the_operator_override_the_listed_schema() -> None:
     own = compile_check({"required": ["z"]})
     rules = replace(
         RULES,
@@ -194,7 +194,7 @@ def test_compiles_usable_output_schemas() -> None:
     assert [None, None, None] == [learned.output_check(name) for name in ("b", "c", "nobody's")]
 
 
-def test_an_unjudged_tool_keeps_what_the_operator_says_of_it() -> None:
+def test_an_unvalidated_tool_keeps_what_the_operator_says_of_it() -> None:
     own = replace(TEMPLATE, tool="a", fingerprint="own")
 
     assert own is make_unjudged_policy("a", replace(RULES, overlays={"a": Overlay(own)}))

@@ -271,7 +271,7 @@ async def test_serves_a_listed_schema_that_guards_too_little_and_logs_it_once() 
     assert 'toolproxy_unguarded_schemas_total{route="/mcp",tool="loose"} 1.0' in metrics
 
 
-async def test_such_a_tool_is_called_unjudged_where_the_operator_says_so() -> None:
+async def test_calls_such_a_tool_without_validation_if_the_operator_says_so() -> None:
     async with talk(McpServer([{"name": "bare"}]), mcp="on_bad_schema: forward") as client:
         await client.ask(call("bare", {"any": "thing"}))
 
@@ -309,7 +309,7 @@ def _listless(seen: Seen) -> bytes | None:
     return as_json({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}})
 
 
-async def test_without_a_list_nothing_unjudged_reaches_a_tool() -> None:
+async def test_without_a_list_nothing_unvalidated_reaches_a_tool() -> None:
     async with talk(McpServer(refuse=_listless)) as client:
         answer = await client.ask(GOOD)
 
@@ -478,7 +478,7 @@ async def test_a_schema_of_the_config_takes_the_place_of_the_listed_one() -> Non
     assert [{"a": "1"}] == client.received
 
 
-async def test_a_tool_may_be_a_container_and_another_unjudged() -> None:
+async def test_a_tool_may_be_a_container_and_another_unvalidated() -> None:
     own = "tools: {now: {container: {functions: [add]}}, add: {validation: off}}"
     async with talk(mcp=own) as client:
         refused = await client.ask(call("now", {"function": "add"}))

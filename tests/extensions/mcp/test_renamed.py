@@ -42,7 +42,7 @@ async def test_a_clean_call_reaches_the_server_under_its_own_name_and_is_not_cha
     assert body.replace(b'"total"', b'"add"') == seen.body
 
 
-async def test_a_call_is_judged_and_repaired_by_the_schema_that_was_listed() -> None:
+async def test_a_call_is_validated_and_repaired_by_the_schema_that_was_listed() -> None:
     async with talk(mcp=SUM) as client:
         repaired = await client.ask(call("total", {"a": "1", "b": 2}))
         refused = await client.ask(call("total", {"a": "one", "b": 2}))
@@ -75,7 +75,7 @@ async def test_the_servers_own_name_is_no_way_around_the_schema(more: str) -> No
     assert ((True, "UNKNOWN_TOOL"), []) == (refusal(answer), client.server.calls)
 
 
-async def test_an_unjudged_call_has_the_servers_name_too() -> None:
+async def test_an_unvalidated_call_has_the_servers_name_too() -> None:
     async with talk(mcp=SUM, more="mode: report") as client:
         await client.ask(call("total", {"a": "one"}))
         received = [sent(seen.body) for seen in client.server.calls]

@@ -463,7 +463,7 @@ async def test_an_id_of_a_request_that_was_given_up_goes_to_no_other_before_its_
     assert (1, '{"a": 1}') == (answer["id"], answer["result"]["content"][0]["text"])
 
 
-async def test_a_message_to_a_process_of_one_session_goes_there_as_it_came(upstream: StdioUpstream) -> None:
+async def test_a_message_to_a_process_of_one_session_goes_there_unchanged(upstream: StdioUpstream) -> None:
     headers = await begin(upstream)
     body = b'{ "id":7, "params":{"name":"echo", "_meta":{"progressToken":"a"} },"method":"tools/call","jsonrpc":"2.0"}'
     await post(upstream, body, headers)
@@ -483,7 +483,7 @@ async def test_a_request_that_was_cancelled_ends_without_an_answer(
     assert (200, b"") == (ended.status, ended.body)
 
 
-async def test_progress_keeps_the_limit_of_time_away_also_where_nobody_reads_it(upstream: StdioUpstream) -> None:
+async def test_progress_extends_the_time_limit_even_if_nobody_reads_it(upstream: StdioUpstream) -> None:
     headers = await begin(upstream)
     steps = call("progress", 5, arguments={"seconds": 0.8}, _meta={"progressToken": 1})
     plain: Headers = (("accept", "application/json"), *headers)
@@ -652,7 +652,7 @@ async def test_uses_one_process_per_era_if_a_process_serves_only_one(upstream: S
 
 
 @with_settings("one-era", shared=True)
-async def test_a_session_gets_a_process_beside_that_of_requests_without_sessions(upstream: StdioUpstream) -> None:
+async def test_a_session_gets_a_process_next_to_that_of_requests_without_sessions(upstream: StdioUpstream) -> None:
     new = await result(await post(upstream, modern(call("pid"))))
     old = await result(await post(upstream, call("pid"), await begin(upstream)))
     assert old != new

@@ -57,7 +57,7 @@ async def test_a_default_is_not_taken_where_the_key_was_sent_under_another_name(
     assert ((True, "INVALID_ARGUMENTS"), []) == (refusal(answer), client.received)
 
 
-async def test_undeclared_keys_are_the_servers_to_judge_where_the_operator_says_so() -> None:
+async def test_the_server_validates_undeclared_keys_if_the_operator_says_so() -> None:
     server = McpServer([{"name": "shot", "inputSchema": SHOT}])
     async with talk(server, more="unknown_keys: forward") as client:
         for sent in ({"scale": "css", "x": 1}, {"scale": "css", "full": "true", "x": {"y": 1}}):

@@ -343,7 +343,7 @@ async def test_a_tool_keeps_what_the_catalogue_says_of_it_and_the_upstreams_head
     ]
 
 
-async def test_a_query_beside_the_messages_is_refused() -> None:
+async def test_a_query_next_to_the_messages_is_refused() -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url, ROUTE) as port:
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_notes", "arguments": {}}}
         seen = await ask(port, "POST", "/mcp?limit=99", json.dumps(message).encode())

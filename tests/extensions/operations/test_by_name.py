@@ -118,7 +118,7 @@ async def test_the_hint_names_what_its_place_in_a_request_cannot_hold(arguments:
     assert hint in json.loads(seen.body)["content"]
 
 
-async def test_a_query_beside_the_arguments_is_refused() -> None:
+async def test_a_query_next_to_the_arguments_is_refused() -> None:
     async with tool(replies(OK)) as server, served(TRIPS, server.url) as port:
         seen = await call(port, "find_airports", {"q": "xy"}, "/tools/find_airports?limit=99")
 

@@ -25,7 +25,7 @@ def config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return str(tmp_path / "config.yaml")
 
 
-def test_path_query_and_body_are_judged_together(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_path_query_and_body_are_validated_together(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["validate", "-c", config, *PATCH, '{"title": "Rome", "budget": "12.50"}'])
     lines = capsys.readouterr().out.splitlines()
     assert "repairs: string_to_number at /budget" == lines[1]

@@ -239,7 +239,7 @@ def test_explains_that_a_text_is_no_description(
     assert not (tmp_path / "made").exists()
 
 
-def test_nothing_to_judge_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writes_nothing_if_there_is_nothing_to_validate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = {"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
     with shop({**BOOKSHOP, "paths": {"/search": {"put": text}}}) as running:
         assert 1 == imported(tmp_path, running.url)

@@ -91,7 +91,7 @@ def test_reports_a_schema_that_now_guards_less_than_it_says(
     ) in capsys.readouterr().out
 
 
-def test_a_tool_that_can_no_longer_be_judged_says_why(
+def test_a_tool_that_can_no_longer_be_validated_says_why(
     tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with shop() as running:

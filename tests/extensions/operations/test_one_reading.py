@@ -178,7 +178,7 @@ async def test_forwards_a_name_that_folds_to_no_declared_one(query: str) -> None
 
 
 @pytest.mark.parametrize("target", ["/form?limit=99", "/form?LIMIT=99"])
-async def test_a_query_beside_a_form_has_none_of_its_names(target: str) -> None:
+async def test_a_query_next_to_a_form_has_none_of_its_names(target: str) -> None:
     async with service() as (server, port):
         assert 400 == (await ask(port, "POST", target, b"limit=5", FORM)).status
         assert 200 == (await ask(port, "POST", "/form?trace=99", b"limit=5", FORM)).status
@@ -196,7 +196,7 @@ async def test_a_form_of_two_meanings_and_one_with_undeclared_fields_are_refused
     ("body", "status"),
     [(b"limit=5&x=7", 200), (b"x=7", 200), (b"limit=5&x=abc", 400), (b"x=99", 400), (b"x=7&x=8", 400), (b"x[]=7", 200)],
 )
-async def test_an_undeclared_field_is_judged_by_additional_properties(body: bytes, status: int) -> None:
+async def test_validates_an_undeclared_field_by_additional_properties(body: bytes, status: int) -> None:
     async with service() as (server, port):
         assert status == (await ask(port, "POST", "/open", body, FORM)).status
         pairs = [pair.partition("=")[::2] for pair in body.decode().split("&")]

@@ -128,7 +128,7 @@ def test_siblings_of_a_reference_are_dropped_in_3_0_and_kept_in_3_1() -> None:
     assert 5 == translated(schema, "3.1.0", schemas)["minimum"]
 
 
-def test_null_is_let_in_beside_a_reference() -> None:
+def test_null_is_let_in_next_to_a_reference() -> None:
     made = translated({"$ref": "#/components/schemas/n", "nullable": True}, schemas={"n": {"type": "integer"}})
     check = compile_check(made)
     assert [True, True, False] == [check.accepts(value) for value in (1, None, "x")]

@@ -204,7 +204,7 @@ PAIR = {"type": "object", "maxProperties": 1}
 
 
 @pytest.mark.parametrize("schema", [COUNTED, NAMED, PAIR])
-async def test_a_member_named_like_a_parameter_is_refused_where_the_schema_judges_members_it_does_not_name(
+async def test_rejects_a_member_named_like_a_parameter_if_the_schema_validates_unnamed_members(
     schema: JsonValue,
 ) -> None:
     operation = {

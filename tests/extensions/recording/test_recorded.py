@@ -76,7 +76,7 @@ def test_a_refused_call_keeps_its_errors_and_no_text_that_needs_not_be_read() ->
     assert PLANTED not in json.dumps(found)
 
 
-def test_whole_lines_hold_the_arguments_as_they_came_and_long_ones_hold_none() -> None:
+def test_whole_lines_hold_the_arguments_unchanged_and_long_ones_hold_none() -> None:
     sent = b'{ "text":  "tea" , "count": "3" }'
     assert sent.decode() == line(sent, whole=True)["sent"]
     assert (True, False) == ((lost := line(sent, longest=5)).get("lost"), "sent" in lost)
@@ -216,9 +216,7 @@ def configs(tmp_path: Path, new: Any) -> list[str]:
     return [str(tmp_path / name) for name in ("old.yaml", "new.yaml", "calls.jsonl")]
 
 
-def test_acceptance_17_a_config_beside_itself_is_all_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_acceptance_17_a_config_equals_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["diff", *configs(tmp_path, SCHEMA), "--format", "json"])
     found = json.loads(capsys.readouterr().out)
     assert (4, 4, []) == (found["calls"], found["same"], found["changes"])

@@ -72,7 +72,7 @@ def test_a_refused_call_has_all_errors_and_what_the_model_reads(replay: Any) -> 
     assert row["content"].startswith("Validation failed for tool 'weather' (attempt 1/3):\n")
 
 
-def test_equal_calls_are_judged_each_as_the_first(replay: Any) -> None:
+def test_equal_calls_are_validated_each_as_the_first(replay: Any) -> None:
     _, lines, _ = replay(case(1, "{}") * 5)
     assert {"attempt 1/3"} == {json.loads(line)["content"].split("(")[1].split(")")[0] for line in lines}
 
@@ -231,7 +231,7 @@ def test_a_missing_file_is_explained(capsys: pytest.CaptureFixture[str]) -> None
     assert "replay: cannot read nowhere.jsonl: No such file or directory\n" == capsys.readouterr().err
 
 
-def test_replay_judges_each_call_as_it_was_sent_and_sums_up(
+def test_replay_validates_each_call_as_it_was_sent_and_sums_up(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     schema: dict[str, Any] = {"properties": {"lat": {"type": "number"}}}
@@ -245,7 +245,7 @@ def test_replay_judges_each_call_as_it_was_sent_and_sums_up(
     assert b"replay: the judges differ on 0 of the calls\n" in told.err
 
 
-def test_a_second_judge_that_is_not_installed_is_named(replay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_a_second_judge_that_is_not_installed(replay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.extensions.recording.cli.replay.find_plugins", lambda _seam: [])
     missing = "needs the plugin `second_judge`, which is not installed"
     assert (2, [], f"replay: --second-opinion {missing}\n") == replay("", "--second-opinion")
