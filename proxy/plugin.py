@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
     from proxy.server.admin.page import Counts, EventPage, Page, PageCounts, PageRequest
     from proxy.server.admin.port import SharedPages
-    from proxy.server.handler import AnswerPath
+    from proxy.server.handler import AnswerPath, Snapshot, Usable
     from proxy.server.lifecycle import Serving
-    from proxy.server.listed_routes import PassedOn, RelayHandler, Reports, RouteHandler
+    from proxy.server.listed_routes import Answer, ListedRequest, PassedOn, RelayHandler, Reports, RouteHandler
     from proxy.server.setup.added import CallSampler, ConfiguredObserver, ServiceExtender, Tracer
     from proxy.server.setup.upstreams import UpstreamKind
     from proxy.state import Changed

@@ -15,6 +15,8 @@ from proxy.adapters.dispatch import DispatchAdapter, PlainAdapter
 from proxy.plugin import AddsAdapters
 from proxy.plugins import find_plugins
 
+__all__ = ["ADAPTERS", "PlainAdapter", "find_adapter"]
+
 ADAPTERS: Final[Mapping[str, Adapter]] = {adapter.name: adapter for adapter in (PlainAdapter(), DispatchAdapter())}
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.keys.policy_keys import POLICY_KEYS
-from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.mistakes import DROP_ONE, join_words, suggest_word
 from proxy.config.policies import Written
 from proxy.config.schemas import is_operation
 from proxy.config.sections.top_level import NO_UPSTREAM
@@ -32,7 +32,6 @@ Check = Callable[[Context, "WrittenRoute"], Iterator[Finding]]
 _RELAYED_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _OPERATION_METHODS: Final = (*_CALL_METHODS, "GET", "HEAD")
-DROP_ONE: Final = "drop one of them"
 
 # Keys without a meaning on a route that checks no calls.
 _JUDGING: Final = (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxy.config.model import HookEntry
 
 LISTED_RULES: Final = "docs/reference/rules.md lists the rules"
+DROP_ONE: Final = "drop one of them"
 
 
 @value_class

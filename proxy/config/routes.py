@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from proxy.adapters.base import CallShape
-from proxy.config.combinations import DROP_ONE, PARAMETER, WrittenRoute, check_route, find_protocol
+from proxy.config.combinations import PARAMETER, WrittenRoute, check_route, find_protocol
 from proxy.config.context import Context
 from proxy.config.files.secrets import restore_written, reveal
-from proxy.config.mistakes import join_words, suggest_word
+from proxy.config.mistakes import DROP_ONE, join_words, suggest_word
 from proxy.config.model import LeftOutEntry, ListedRoute, PluginSettings, Policy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import check_auth, make_repair_policy, merge_layers
 from proxy.config.sections.top_level import NO_UPSTREAM, read_headers

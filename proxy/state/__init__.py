@@ -15,7 +15,7 @@ from proxy.plugin import KeepsState
 from proxy.plugins import find_plugins
 from proxy.state.memory import MemoryStore
 
-__all__ = ["MAX_KEYS", "STORES", "Changed", "StoreChange", "make_store"]
+__all__ = ["MAX_KEYS", "STORES", "Changed", "MemoryStore", "StoreChange", "make_store"]
 
 # The most keys kept in this process (docs/contract.md): about 60 MB of typical episodes.
 MAX_KEYS: Final = 100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal, reveal_all
@@ -17,7 +17,9 @@ from proxy.core.model.values import Fields, HttpReply, JsonValue, Pointer, RawRe
 from proxy.extensions.access.core.rule_schemas import compile_arguments, list_names, negate_arguments
 from proxy.extensions.access.core.settings import AccessRule, AccessSettings, IssuerSettings, JwtSettings
 from proxy.interfaces import StateStore
-from proxy.server.handler import AnswerPath, Usable
+
+if TYPE_CHECKING:
+    from proxy.plugin import AnswerPath, Usable
 
 _TIMES: Final = ("leeway", "refresh", "max_age")
 _LISTS: Final = ("audience", "algorithms", "required")

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from proxy.extensions.access.access_services import AccessServices
     from proxy.extensions.access.audit import CallAudit
     from proxy.interfaces import CallLimiter, Clock, Pacing, Services
-    from proxy.plugin import Upstreams
-    from proxy.server.handler import AnswerPath
+    from proxy.plugin import AnswerPath, Upstreams
     from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
     from proxy.telemetry.metrics import Metrics

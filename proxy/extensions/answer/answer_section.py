@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from proxy.config.combinations import DROP_ONE, Finding, WrittenRoute
 from proxy.config.files.secrets import reveal
+from proxy.config.mistakes import DROP_ONE
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.config.sections.units import read_size
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue
 from proxy.extensions.answer.core.answer_rules import MAX_BYTES, AnswerRules
+
+if TYPE_CHECKING:
+    from proxy.plugin import Finding, WrittenRoute
 
 SECRETS: Final = "secrets"
 

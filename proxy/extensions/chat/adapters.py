@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.adapters.dispatch import PlainAdapter
+from proxy.adapters import PlainAdapter
 from proxy.core.envelope import Detail
 from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.parts import make_failure_headers

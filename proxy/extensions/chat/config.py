@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.sections.units import read_seconds, read_size
 from proxy.core.model.value_class import value_class
+
+if TYPE_CHECKING:
+    from proxy.plugin import WrittenRoute
 
 
 @value_class

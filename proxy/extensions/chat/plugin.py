@@ -13,13 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.adapters.base import Adapter
-    from proxy.config.combinations import WrittenRoute
     from proxy.config.context import Context
     from proxy.extensions.chat.config import ModelSettings
     from proxy.extensions.chat.server.model_relay import ModelRelay
     from proxy.interfaces import Clock
-    from proxy.server.lifecycle import Serving
-    from proxy.server.listed_routes import Reports
+    from proxy.plugin import Reports, Serving, WrittenRoute
     from proxy.telemetry.metric_table import MetricRow
 
 

@@ -17,7 +17,7 @@ from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.extensions.console.event_stream import follow_calls
 from proxy.extensions.console.kept_calls import SEVERAL, SINGLE, SORTS, STAGES, CallFilter, select_calls, write_entry
-from proxy.routing.table import Route
+from proxy.routing import Route
 from proxy.server.admin.page import ConsoleData, EventPage, Page, PageRequest, Readers, make_json_page, refuse_question
 from proxy.telemetry.ring import LONGEST_ARGUMENTS, KeptCall, make_entry
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.call.run import run_call
 from proxy.call_record import CallRecord
@@ -32,13 +32,14 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.interfaces import Services
-from proxy.routing import MethodNotAllowed, find_dry_target
-from proxy.routing.table import DryRoute
+from proxy.routing import DryRoute, MethodNotAllowed, find_dry_target
 from proxy.server import Serving
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.bound_route import RouteBinding
-from proxy.server.handler import Snapshot
 from proxy.state import make_store
+
+if TYPE_CHECKING:
+    from proxy.plugin import Snapshot
 
 _NAME: Final = "dry-run"
 _NO_BODY: Final = "say `body` (any JSON), or `text` (a string)"

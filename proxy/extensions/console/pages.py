@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.model.values import JsonValue
 from proxy.extensions.console.calls_page import list_calls, show_call
@@ -17,7 +17,9 @@ from proxy.extensions.console.overview_page import show_overview, show_tool, sho
 from proxy.interfaces import CountsConnections
 from proxy.server.admin.api import is_waiting, list_current_tools, list_limits
 from proxy.server.admin.page import EventPage, Page, PageRequest, refuse_question
-from proxy.server.lifecycle import Serving
+
+if TYPE_CHECKING:
+    from proxy.plugin import Serving
 
 # --- answers of the operator's port that several readers share --------------------------------------------------------
 # The most answers that are kept, and how long the longest one may be in bytes.

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from proxy.extensions.console.page_counts import ConsoleCounts
     from proxy.extensions.console.pages import SharedAnswers
     from proxy.extensions.workers.pages import PoolPage
+    from proxy.plugin import Serving
     from proxy.server.admin.page import Counts, EventPage, Page, PageRequest
-    from proxy.server.lifecycle import Serving
 
 
 class ConsolePlugin(AddsVerbs, AddsPages):

@@ -31,11 +31,9 @@ from proxy.interfaces import ExaminedTools, StateStore
 from proxy.routing import Route
 from proxy.server.admin.page import Page, PageRequest, refuse_question
 from proxy.server.bound_route import show_tools
-from proxy.server.handler import AnswerPath, Usable
 
 if TYPE_CHECKING:
-    from proxy.server.handler import Snapshot
-    from proxy.server.lifecycle import Serving
+    from proxy.plugin import AnswerPath, Serving, Snapshot, Usable
 
 # --- guidance for callers ---------------------------------------------------------------------------------------------
 # Guidance on the port where agents call (`guidance: {serve: PATH}`): prompt text or JSON, with the caller's state.

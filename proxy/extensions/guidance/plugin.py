@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from proxy.config.model import Config
     from proxy.extensions.guidance.guidance_section import Guidance
     from proxy.interfaces import ToolTexts
-    from proxy.plugin import Upstreams
+    from proxy.plugin import AnswerPath, Serving, Upstreams
     from proxy.server.admin.page import Page, PageRequest
-    from proxy.server.handler import AnswerPath
-    from proxy.server.lifecycle import Serving
 
 
 class GuidancePlugin(AddsVerbs, AddsPages, ExtendsCalls):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.adapters.base import Adapter
-    from proxy.config.combinations import Finding, WrittenRoute
     from proxy.config.context import Context
     from proxy.config.model import RouteEntry, UpstreamConfig
     from proxy.config.tools import ToolReader
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from proxy.extensions.mcp.upstreams import McpUpstreams
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
     from proxy.interfaces import Clock
-    from proxy.server.lifecycle import Serving
-    from proxy.server.listed_routes import PassedOn, Reports
+    from proxy.plugin import Finding, PassedOn, Reports, Serving, WrittenRoute
     from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.mistakes import ConfigError, split_url, suggest_word
@@ -33,6 +32,9 @@ from proxy.extensions.operations.core.http.parameters import (
 from proxy.extensions.operations.core.http_operation import JudgedParameter
 from proxy.extensions.operations.core.openapi import import_operation, list_servers
 from proxy.extensions.operations.core.openapi_schema import OpenApiError
+
+if TYPE_CHECKING:
+    from proxy.plugin import WrittenRoute
 
 # --- reads the parameters that a route judges besides the body --------------------------------------------------------
 _JUDGING = (QueryPolicy.JUDGE, QueryPolicy.STRICT)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from proxy.adapters.base import Adapter
     from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
     from proxy.cli.options import CommandParser
-    from proxy.config.combinations import WrittenRoute
     from proxy.config.context import Context
     from proxy.config.load import Loaded
     from proxy.config.schemas import FoundSchema, SourceProblem
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
     from proxy.core.model.values import Headers, JsonValue, Pointer
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
+    from proxy.plugin import WrittenRoute
 
 _LIVE: Final = """
 --live asks the sources of an import (docs/http-apis.md) and lists their changes since then, tool by tool:

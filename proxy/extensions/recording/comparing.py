@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from proxy.adapters.base import CallShape
 from proxy.core.check.validation import compile_check
@@ -40,8 +40,10 @@ from proxy.extensions.recording.recorder import RecordConfig, find_record, read_
 from proxy.routing import Route
 from proxy.server.admin.api import list_current_tools
 from proxy.server.admin.page import ConsoleData, Page, PageRequest, make_json_page, refuse_question
-from proxy.server.lifecycle import Serving
 from proxy.telemetry.ring import read_value
+
+if TYPE_CHECKING:
+    from proxy.plugin import Serving
 
 # Keywords about properties of a text that its substitute does not keep.
 _UNKEPT: Final = frozenset(

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from proxy.extensions.recording.otlp import Traces
     from proxy.extensions.recording.recorder import Recorder
     from proxy.interfaces import Clock, Pacing, Services
-    from proxy.plugin import Upstreams
+    from proxy.plugin import Serving, Upstreams
     from proxy.server.admin.page import Page, PageRequest
-    from proxy.server.lifecycle import Serving
     from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
     from proxy.telemetry.metrics import Metrics

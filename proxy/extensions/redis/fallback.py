@@ -23,8 +23,7 @@ from typing import Any, Final, TypeVar
 from proxy.call_record import Ending
 from proxy.extensions.redis.remote import Journal, JournalBatch, Remote, SeenEpisode, Unreachable
 from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
-from proxy.state import Changed, StoreChange
-from proxy.state.memory import MemoryStore
+from proxy.state import Changed, MemoryStore, StoreChange
 
 R = TypeVar("R")
 

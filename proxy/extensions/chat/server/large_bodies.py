@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.call.judging import is_rich
 from proxy.core.contract.policy import ToolPolicy
@@ -27,7 +27,9 @@ from proxy.extensions.chat.core.whole_bodies import (
     write_extending_job,
     write_reading_job,
 )
-from proxy.server.listed_routes import ListedRequest
+
+if TYPE_CHECKING:
+    from proxy.plugin import ListedRequest
 
 # Longer bodies are read in a child, however few values they hold: here reading 1 MiB takes 7 ms, and writing it 23 ms.
 _LONG: Final = 1024 * 1024

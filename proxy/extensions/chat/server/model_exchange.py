@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.adapters.ladder import find_conversation
 from proxy.call_record import CallRecord
@@ -42,10 +42,12 @@ from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
 from proxy.server.http.framing import Response
 from proxy.server.http.responses import answer_failure, make_refusal
-from proxy.server.listed_routes import ListedRequest
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 from proxy.upstream.replayed_body import ReplayedBody, gather_body
+
+if TYPE_CHECKING:
+    from proxy.plugin import ListedRequest
 
 # --- the bytes of a model server's answers ----------------------------------------------------------------------------
 # Fields that are wrong for an answer that may change, and one that is wrong for a changed one.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.call.context import (
     add_notes,
@@ -41,9 +41,11 @@ from proxy.server.http.body import is_json, read_whole, say_continue
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest
 from proxy.server.http.responses import answer_failure, answer_fault, deliver, make_refusal
-from proxy.server.listed_routes import Answer, ListedRequest, Reports
 from proxy.telemetry.metric_table import OTHER, Label, MetricRow
 from proxy.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from proxy.plugin import Answer, ListedRequest, Reports
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
 MOST_MODELS: Final = 50

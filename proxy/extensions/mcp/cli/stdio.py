@@ -180,7 +180,7 @@ async def _serve(
     serving = await start_serving(_make_single(loaded, route), listen=Address(unix=str(socket)))
     try:
         client = _read_lines(), write, partial(_is_read, out)
-        return await carry(*client, socket, route.path, headers, listed=serving.listed, server=server)
+        return await carry(*client, socket, route.path, headers, serving=serving, server=server)
     finally:
         await serving.stop()
 

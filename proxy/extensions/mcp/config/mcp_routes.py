@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from proxy.config.combinations import DROP_ONE, Finding, WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.keys.policy_keys import POLICY_KEYS
+from proxy.config.mistakes import DROP_ONE
 from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.config.tools import ToolReader
@@ -28,6 +28,9 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
     read_operations,
 )
 from proxy.extensions.mcp.config.model import McpConfig, Resource
+
+if TYPE_CHECKING:
+    from proxy.plugin import Finding, WrittenRoute
 
 # --- checks of a route's keys about MCP that contradict each other ----------------------------------------------------
 # Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.

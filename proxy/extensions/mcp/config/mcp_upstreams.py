@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from proxy.config.combinations import WrittenRoute
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
 from proxy.config.keys.upstream_keys import GUARD
@@ -22,6 +21,9 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS, note_refused_names
 from proxy.extensions.mcp.config.model import Command, JoinedServers, ServedOperations, ServerEntry, find_mcp
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy
+
+if TYPE_CHECKING:
+    from proxy.plugin import WrittenRoute
 
 # --- reads `upstreams.NAME.command` -----------------------------------------------------------------------------------
 # Keys that only an upstream with a URL can have.

@@ -80,10 +80,11 @@ from proxy.extensions.mcp.server.watching import (
 from proxy.interfaces import Clock, Services
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
-from proxy.server.listed_routes import ListedRequest, PassedOn, Reports
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from proxy.plugin import ListedRequest, PassedOn, Reports
 
 _JSON = (("Content-Type", "application/json"),)
 _LISTING_BATCH = "A batch must not list tools here: send tools/list in a separate request."

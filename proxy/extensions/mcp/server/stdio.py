@@ -15,14 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
 from proxy.core.model.values import ABSENT, Fields, JsonProblem, JsonValue, RawRequest
 from proxy.extensions.mcp.adapters.mcpmessage import Message, MessageBatch, guess_message, read_message, write_id
 from proxy.extensions.mcp.server.stdio_session import INITIALIZE, LIMITS, Line, StdioSession, Write, write_error
-from proxy.server.listed_routes import ListedRoutes
+
+if TYPE_CHECKING:
+    from proxy.plugin import Serving
 
 _INVALID_REQUEST: Final = -32600
 _PING: Final = "ping"
@@ -46,11 +48,11 @@ async def carry(
     path: str,
     headers: Mapping[str, str],
     *,
-    listed: ListedRoutes,
+    serving: Serving,
     server: str = "",
 ) -> int:
     """Serves one client through the listener at a unix socket, and gives the number of requests without an answer. Each
-    line is sent to `path` with `headers`; `listed` tells of each request that the server has. `server` is the URL
+    line is sent to `path` with `headers`; `serving` tells of each request that the server has. `server` is the URL
     behind the listener, if it is one."""
     connector, timeout = aiohttp.UnixConnector(str(socket), limit=0), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
@@ -61,7 +63,7 @@ async def carry(
 
         session = StdioSession(http, f"http://localhost{path}", write_and_note, headers, server)
         pump = LinePump(session, write, is_read)
-        listed.passed_on = pump.note_passed
+        serving.listed.passed_on = pump.note_passed
         return await pump.run(lines)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.check.validation import Check
 from proxy.core.lint.contradictions import describe_gaps
-from proxy.server.listed_routes import Reports
 from proxy.telemetry.metric_table import OTHER, MetricRow
+
+if TYPE_CHECKING:
+    from proxy.plugin import Reports
 
 UNGUARDED: Final = MetricRow(
     "toolproxy_unguarded_schemas_total",
