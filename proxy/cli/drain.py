@@ -36,7 +36,7 @@ def read_operator_address(text: str) -> str:
 
 
 def add_operator_arguments(verb: argparse.ArgumentParser) -> None:
-    """Describes where the operator's port is, and the token for it."""
+    """Adds the options for the operator's port, and for its token."""
     where = "its operator's port (default 127.0.0.1:8081), or unix:/PATH"
     verb.add_argument("--admin", metavar="HOST:PORT", type=read_operator_address, default=DEFAULT_ADDRESS, help=where)
     verb.add_argument("--token-file", metavar="FILE", help="a file that holds the operator's token")
@@ -69,8 +69,7 @@ class OperatorPort:
             connection.close()
 
     def follow(self, path: str, resume: str = "") -> http.client.HTTPResponse:
-        """Opens a stream of events without a time limit, from behind the event `resume`. Raises OSError where nobody
-        answers."""
+        """Opens a stream of events without a time limit, from behind the event `resume`. May raise OSError."""
         connection = self._connect(None)
         more = {"Last-Event-ID": resume} if resume else {}
         connection.request("GET", path, headers={**self._headers, "Accept": "text/event-stream", **more})
