@@ -17,12 +17,11 @@ from random import Random
 from typing import Any, Final
 
 from proxy.core.check.validation import compile_check
-from proxy.extensions.answer.bounded_answer import decode_beginning
 from proxy.extensions.answer.core.answer_rules import AnswerRules
 from proxy.extensions.answer.core.bodies import Filtered, FilterTask, filter_body
 from proxy.extensions.answer.core.results import filter_message
 from proxy.extensions.answer.core.shortening import NoteWriter
-from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents
+from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents, decode_beginning
 from tests.attacks import Found
 
 # Part of every value that must not be shown.

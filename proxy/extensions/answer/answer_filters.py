@@ -20,12 +20,11 @@ from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, JsonValue, ToolResult, UpstreamReply
 from proxy.core.tool_errors.classify import make_fault_failure, make_unfit_failure
 from proxy.driver import IN_TASK
-from proxy.extensions.answer.bounded_answer import read_answer
 from proxy.extensions.answer.core.answer_rules import AnswerRules
 from proxy.extensions.answer.core.bodies import Filtered, FilterTask, filter_body, find_kind
 from proxy.extensions.answer.core.results import filter_message, is_answer
 from proxy.extensions.answer.core.shortening import NoteWriter
-from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents
+from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents, read_answer
 from proxy.interfaces import CallRoute, Services, UpstreamRequest
 from proxy.telemetry.metric_table import OTHER, Label, MetricRow
 from proxy.telemetry.metrics import Metrics

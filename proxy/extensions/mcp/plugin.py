@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proxy.core.model.values import Headers, JsonValue
     from proxy.extensions.mcp.config.mcp_routes import McpRoutes
     from proxy.extensions.mcp.server.exchange import Exchange
-    from proxy.extensions.mcp.server.lists.catalogue import Catalogues
+    from proxy.extensions.mcp.server.lists.reading import Catalogues
     from proxy.extensions.mcp.upstreams import McpUpstreams
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
     from proxy.interfaces import Clock
@@ -116,7 +116,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         from proxy.extensions.mcp.server import exchange  # noqa: F401
 
     def make_lists(self) -> Catalogues:
-        from proxy.extensions.mcp.server.lists.catalogue import Catalogues
+        from proxy.extensions.mcp.server.lists.reading import Catalogues
 
         return Catalogues()
 

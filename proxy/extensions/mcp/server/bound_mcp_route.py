@@ -50,8 +50,8 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     update_headers,
 )
 from proxy.extensions.mcp.core.served_tools import ShownNames
-from proxy.extensions.mcp.server.lists.catalogue import Catalogue
 from proxy.extensions.mcp.server.lists.learner import decode_body
+from proxy.extensions.mcp.server.lists.reading import Catalogue
 from proxy.extensions.mcp.server.watching import read_result_failure
 from proxy.extensions.mcp.upstream import INVALID_PARAMS, METHOD_NOT_FOUND, OwnServer, write_error
 from proxy.interfaces import CallAccess, GuardedUpstream, QuerySources, UpstreamRequest

@@ -27,8 +27,8 @@ from proxy.extensions.mcp.adapters.mcplist import make_listing, read_page
 from proxy.extensions.mcp.adapters.mcpmessage import LIST
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy
 from proxy.extensions.mcp.server.lists.asking import Asking
-from proxy.extensions.mcp.server.lists.catalogue import Catalogues, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import decode_body
+from proxy.extensions.mcp.server.lists.reading import Catalogues, get_catalogues
 from proxy.interfaces import ToolTexts
 from proxy.upstream.replayed_body import gather_body
 

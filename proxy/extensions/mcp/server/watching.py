@@ -27,8 +27,8 @@ from proxy.core.tool_errors.classify import show_words
 from proxy.core.tool_errors.complaints import read_complaints
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, find_answer
 from proxy.extensions.mcp.server.lists.asking import Asking
-from proxy.extensions.mcp.server.lists.catalogue import Catalogue
 from proxy.extensions.mcp.server.lists.learner import decode_body
+from proxy.extensions.mcp.server.lists.reading import Catalogue
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded, StateStore
 from proxy.upstream.faults import close_stream
 

@@ -43,9 +43,9 @@ from proxy.extensions.mcp.core.listed_tools import (
     read_rules,
 )
 from proxy.extensions.mcp.core.tool_search import DESCRIBE
-from proxy.extensions.mcp.server.lists.catalogue import Catalogue, get_catalogues
 from proxy.extensions.mcp.server.lists.learner import Key, Known, Learner, ListRefused, ListReply, Unlearned
 from proxy.extensions.mcp.server.lists.list_reports import ListReports
+from proxy.extensions.mcp.server.lists.reading import Catalogue, get_catalogues
 from proxy.extensions.mcp.upstream import OwnServer
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
 from proxy.server.bound_route import RouteRequest
