@@ -128,7 +128,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         words, command = words[:at], words[at + 1 :]
     args, unknown = top.parse_known_args(words, argparse.Namespace(command=command, held=HELD))
     if unknown:
-        args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        from proxy.cli.serve import suggest_command
+
+        hint = suggest_command(args) if words[0] in TAKE_A_COMMAND else ""
+        args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     try:
         return load_verb(args.verb).run(args)
     except KeyboardInterrupt:

@@ -158,8 +158,13 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
     try:
         loaded = load(path, os.environ)
     except ConfigError as error:
+        import shutil
+
         for mistake in error.mistakes:
             print(f"serve: {mistake.text}" if args.no_config else mistake, file=sys.stderr)
+        word = args.source and getattr(args, args.source.flag.key)
+        if word and shutil.which(word):
+            print(f"serve: {suggest_command(args).strip(' ()')}", file=sys.stderr)
         return EXIT_CONFIG
     if args.no_config:
         closed = replace(loaded, config=replace(loaded.config, admin=None))
@@ -179,6 +184,7 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
         print(f"serve: {error}", file=sys.stderr)
     except OSError as error:
         hint = "`listen` and `admin: {listen: ...}` take other ports, `admin: off` has no operator's port"
+        hint = "--listen and --admin take other ports" if args.no_config else hint
         print(f"serve: cannot listen: {error}  ({hint})", file=sys.stderr)
     return EXIT_CONFIG
 
@@ -200,6 +206,16 @@ def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
     return f"event loop: {name}{remedy if can_have and name != 'uvloop' else ''}"
 
 
+def suggest_command(args: argparse.Namespace) -> str:
+    """A hint for a command that is not behind --, or ''."""
+    for kind in list_no_config():
+        word = getattr(args, kind.flag.key)
+        if kind.takes_command and word and "://" not in word and args.command is None:
+            command = f"toolcall-proxy serve {kind.flag.name} -- {word} {args.path or '...'}"
+            return f"  (write a command after --: {command})"
+    return ""
+
+
 def _find_contradiction(args: argparse.Namespace) -> str:
     """The contradiction among the arguments, or ''."""
     kinds = list_no_config()
@@ -210,7 +226,7 @@ def _find_contradiction(args: argparse.Namespace) -> str:
         others = _join([f"{kind.flag.name} URL" for kind in kinds], "or")
         return f"which config?  (toolcall-proxy serve config.yaml; without one: {others})"
     if len(given) > 1:
-        return f"{' and '.join(given)} cannot be combined: use one of them"
+        return f"{' and '.join(given)} cannot be combined: use one of them{suggest_command(args)}"
     kind = next((each for each in kinds if each.flag.name == given[0]), None)
     takes_command = kind is not None and kind.takes_command
     if args.command is not None and not takes_command:
