@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from proxy.adapters.base import Adapter
+    from proxy.call_record import CallRecord
     from proxy.cli.check_formats import CheckFlag
     from proxy.cli.options import CommandParser
     from proxy.config.combinations import Finding, WrittenRoute
@@ -109,9 +110,8 @@ class Flag:
 
 @value_class
 class NoConfig:
-    """A flag of `serve` in place of a config. `make_file` writes a config that exists until the stack closes, or prints
-    why it cannot and returns None. Only `flags` and those in `shares` apply. With `takes_command` the words behind `--`
-    replace its value. `has_one_path`: clients use one path. `find_trouble`: what is missing, and whether for good."""
+    """A flag of `serve` in place of a config. `make_file` writes that config, or prints why not. Only `flags` and those
+    in `shares` apply. `takes_command`: words behind `--` replace its value. `find_trouble`: why and if it must end."""
 
     flag: Flag
     make_file: Callable[[argparse.Namespace, ExitStack], Path | None]
@@ -326,8 +326,8 @@ class ExtendsCalls(AddsKeys):
         """Which definitions of a route's listed tools are approved; None if the config pins nothing there."""
         return None
 
-    def preview_call(self, config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
-        """Additions of `validate`, by name, about a call that would be forwarded."""
+    def preview_call(self, config: Config, entry: CallRecord, sent: Headers, call: CheckedCall) -> dict[str, JsonValue]:
+        """Additions of `validate`, by name, about a call that would be forwarded with the headers `sent`."""
         return {}
 
 

@@ -15,7 +15,7 @@ from proxy.cli.options import add_header_option
 if TYPE_CHECKING:
     from proxy.cli.dryrun import Verdict
     from proxy.config.model import Config
-    from proxy.core.model.values import CheckedCall, Headers, JsonValue
+    from proxy.core.model.values import CheckedCall, Fields, JsonValue
     from proxy.routing import DryTarget, Route, RouteTable
 
 EPILOG: Final = """\
@@ -76,15 +76,22 @@ def run(args: argparse.Namespace) -> int:
         request = found.request(body, {"tool": args.tool} if args.tool else {}, tuple(args.header))
         verdict = dry.judge(request, found.route.adapter, found.route.shape, found.route.tools)
     checked = verdict.checked if isinstance(verdict, ForwardedCall) else None
-    added = {} if checked is None else _preview_call(config, found.route.name, request.headers, checked)
+    added = {} if checked is None else _preview_call(config, found.route, request.headers, checked)
     return (_show_json if args.format == "json" else _show_text)(found.route, verdict, added)
 
 
-def _preview_call(config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
-    """Returns the additions of plugins about a call that would be forwarded, by name."""
+def _preview_call(config: Config, route: Route, headers: Fields, checked: CheckedCall) -> dict[str, JsonValue]:
+    """Returns the additions of plugins about a call that would be forwarded, by name. A token of the route names the
+    caller, as in `serve`."""
+    from proxy.call_record import CallRecord
     from proxy.plugins import list_used
+    from proxy.server.http.access import find_holder
 
-    previews = [plugin.preview_call(config, route, headers, checked) for plugin in list_used(config)]
+    token = "" if route.auth is None or headers.get("authorization") is None else find_holder(route.auth, headers)
+    if not isinstance(token, str):
+        print(f"validate: note: the route refuses this token: {token.message}", file=sys.stderr)
+    record = CallRecord("dry-run", route.name, notes={"client.token": token if isinstance(token, str) else ""})
+    previews = [plugin.preview_call(config, record, headers, checked) for plugin in list_used(config)]
     return {name: value for preview in previews for name, value in preview.items()}
 
 

@@ -22,7 +22,6 @@ from proxy.core.model.values import (
     Document,
     Failure,
     Forward,
-    Headers,
     JsonProblem,
     JsonValue,
     Outcome,
@@ -246,11 +245,10 @@ def _refuse(answer: CalloutAnswer) -> Failure:
 
 
 # --- the verb `validate` ----------------------------------------------------------------------------------------------
-def preview_questions(config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
+def preview_questions(config: Config, shown: ShownCall, checked: CheckedCall) -> dict[str, JsonValue]:
     """Returns the question to each service about a call, and the services that would get one about its answer."""
-    shown = ShownCall(route, "dry-run", {"token": ""}, headers)
     found: list[JsonValue] = []
-    for settings in group_by_route(config).get(route, ()):
+    for settings in group_by_route(config).get(shown.route, ()):
         about: dict[str, JsonValue] = {"name": settings.name, "upstream": settings.upstream, "path": settings.path}
         if settings.covers(_BEFORE, checked.call.tool):
             question = parse(write_question(settings, _BEFORE, shown, checked), TRUSTED)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from proxy.plugin import ExtendsCalls
 
 if TYPE_CHECKING:
+    from proxy.call_record import CallRecord
     from proxy.config.context import Context
     from proxy.config.files.source import Files
     from proxy.config.model import Config, RouteEntry
@@ -53,7 +54,8 @@ class CalloutPlugin(ExtendsCalls):
 
         return Callouts(services, log, metrics)
 
-    def preview_call(self, config: Config, route: str, headers: Headers, checked: CheckedCall) -> dict[str, JsonValue]:
+    def preview_call(self, config: Config, entry: CallRecord, sent: Headers, call: CheckedCall) -> dict[str, JsonValue]:
+        from proxy.extensions.callout.callout_messages import show_call
         from proxy.extensions.callout.callouts import preview_questions
 
-        return preview_questions(config, route, headers, checked)
+        return preview_questions(config, show_call(entry, sent), call)

@@ -16,7 +16,9 @@ from urllib.parse import urlencode
 
 from proxy.cli.drain import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
 from proxy.cli.options import HelpText
+from proxy.config.mistakes import suggest_remark
 from proxy.telemetry.console_log import format_call
+from proxy.telemetry.metric_table import OUTCOMES
 
 EXIT_UNREACHABLE: Final = 1
 EXIT_USAGE: Final = 2
@@ -79,6 +81,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"calls: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
     query = {name: value for name in FILTERS if (value := getattr(args, name))}
+    if unknown := [name for name in args.outcome or () if name not in OUTCOMES and not name.startswith("~")]:
+        hint = f"{suggest_remark(unknown[0], OUTCOMES)}\noutcomes: {', '.join(OUTCOMES)}"
+        print(f"calls: unknown outcome {unknown[0]!r}{hint}", file=sys.stderr)
+        return EXIT_USAGE
     try:
         status, found = port.ask("GET", f"/-/calls?{urlencode({**query, 'limit': args.limit}, doseq=True)}")
         if status != 200 or "calls" not in found:
@@ -102,8 +108,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _explain_nothing(port: OperatorPort, tools: list[str]) -> None:
     """Names on standard error the tools that no route serves. No route names tools that a server lists."""
-    from proxy.config.mistakes import suggest_remark
-
     status, found = port.ask("GET", "/-/routes")
     known = {name for route in found.get("routes", ()) for name in route["tools"]} if status == 200 else set()
     for tool in tools:

@@ -83,7 +83,7 @@ def admit(route: Route, headers: Fields, access: RouteAccess | None, certificate
         shown = (name for plugin in find_plugins(SpeaksProtocol) for name in plugin.answer_headers)
         exposed = ("Access-Control-Expose-Headers", ", ".join((*_EXPOSED, *shown, *_CHALLENGE)))
         fields = (("Access-Control-Allow-Origin", origins[0]), exposed, ("Vary", "Origin"))
-    name = "" if route.auth is None else _holder(route.auth, headers)
+    name = "" if route.auth is None else find_holder(route.auth, headers)
     if access is not None:
         found = access.admit(headers, name, certificate)
         if not isinstance(found, Admitted | AccessDenied):
@@ -116,8 +116,8 @@ def _is_own(origin: str, headers: Fields) -> bool:
     return _LOOPBACK.fullmatch(host) is not None and origin.lower() in (f"http://{host}", f"https://{host}")
 
 
-def _holder(auth: Auth, headers: Headers) -> str | AccessDenied:
-    """The name of the token of a request."""
+def find_holder(auth: Auth, headers: Headers) -> str | AccessDenied:
+    """The name of the token of a request, or why none is known."""
     token = read_bearer(headers)
     if isinstance(token, NoBearer):
         return _unknown(token.value, _ASK if token is NoBearer.ABSENT else f'{_ASK}, error="invalid_request"')

@@ -113,6 +113,24 @@ def test_validate_shows_what_the_service_would_be_asked(
     schema = compile_check(parse((ROOT / "schemas/verbs/validate.schema.json").read_bytes()))
     assert schema.accepts(shown)
     assert "s3cret" not in text + json.dumps(shown)
+    assert {"token": ""} == question["call"]["caller"]
+
+
+def test_validate_shows_the_caller_as_the_service_would_see_it(
+    tmp_path: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_config(tmp_path, 9, policy, monkeypatch)
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    words = ["validate", "--config", "config.yaml", "--route", "/pay", "--format", "json", '{"amount": 7}', "-H"]
+    assert 0 == main([*words, f"Authorization: Bearer {ENVIRON['CLERK_TOKEN']}"])
+    known = capsys.readouterr().out
+    assert {"token": "clerk"} == json.loads(known)["added"]["callout"][0]["question"]["call"]["caller"]
+    assert ENVIRON["CLERK_TOKEN"] not in known
+    assert 0 == main([*words, "Authorization: Bearer nobody-knows-it-0123"])
+    assert (
+        "validate: note: the route refuses this token: The bearer token is not known here.\n" == capsys.readouterr().err
+    )
 
 
 def test_the_example_of_a_question_fits_the_schema() -> None:

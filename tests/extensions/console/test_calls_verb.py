@@ -60,6 +60,12 @@ async def test_a_tool_that_no_route_names_is_said(capsys: pytest.CaptureFixture[
     assert "calls: no route names a tool 'weathr'  (did you mean 'weather'?)\n" == capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "hint"), [("refusd", "  (did you mean 'refused'?)"), ("xyz", "")])
+def test_an_unknown_outcome_is_a_usage_error(name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["calls", "--outcome", name])
+    assert f"calls: unknown outcome {name!r}{hint}\noutcomes: delivered, repaired, " in capsys.readouterr().err
+
+
 def run_into_closed_pipe(command: list[str]) -> tuple[int, bytes]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
