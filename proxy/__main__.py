@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words, command = words[:at], words[at + 1 :]
     args, unknown = top.parse_known_args(words, argparse.Namespace(command=command, held=HELD))
     if unknown:
-        from proxy.cli.serve import suggest_command
+        from proxy.cli.serve_flags import suggest_command
 
         hint = suggest_command(args) if words[0] in TAKE_A_COMMAND else ""
         args.verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")

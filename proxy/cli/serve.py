@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from proxy.cli.options import add_flag, add_header_option, add_null_option, add_timeout_option
-from proxy.plugin import ExtendsVerbs, NoConfig, PlacesProcess, RunsWorkers
+from proxy.cli.serve_flags import find_contradiction, list_no_config, name_sharing, suggest_command
+from proxy.plugin import NoConfig, PlacesProcess, RunsWorkers
 from proxy.plugins import find_plugin, find_plugins
 
 if TYPE_CHECKING:
@@ -78,18 +79,18 @@ def register(subparsers: Any) -> None:
     for source in list_no_config():
         for flag in (source.flag, *source.flags):
             add_flag(parser, flag)
-    add_header_option(parser, f"with {_name('header')}: send this header with every request, may be repeated")
+    add_header_option(parser, f"with {name_sharing('header')}: send this header with every request, may be repeated")
     add_timeout_option(
-        parser, f"with {_name('timeout')}: how long a tool may take (default: off for a command, 5m for a URL)"
+        parser, f"with {name_sharing('timeout')}: how long a tool may take (default: off for a command, 5m for a URL)"
     )
     add_null_option(
-        parser, f"with {_name('null_optional')}: when to leave out a null at an optional key (default: reading)"
+        parser, f"with {name_sharing('null_optional')}: when to leave out a null at an optional key (default: reading)"
     )
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
-        help=f"with {_name('admin')}: the operator's port (default: one above --listen, or a free one)",
+        help=f"with {name_sharing('admin')}: the operator's port (default: one above --listen, or a free one)",
     )  # fmt: skip
-    waits = f"with {_name('wait')}: serve even if nothing answers yet, in place of exit code 1"
+    waits = f"with {name_sharing('wait')}: serve even if nothing answers yet, in place of exit code 1"
     parser.add_argument("--wait", action="store_true", help=waits)
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
     for place in find_plugins(PlacesProcess):
@@ -99,28 +100,6 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(no_config=False, source=None)
     # One of several processes behind a port (`workers`); only `proxy/extensions/workers/supervisor.py` starts it.
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-
-
-# The flags that several of the flags in place of a config share, by their keys.
-_SHARED: Final = ("header", "timeout", "null_optional", "admin", "wait")
-
-
-def _name(shared: str) -> str:
-    """The flags in place of a config that share a flag, in words."""
-    sharing = [each for each in list_no_config() if shared in each.shares]
-    return _join(
-        [f"{each.flag.name} URL" if shared == "header" and each.takes_command else each.flag.name for each in sharing]
-    )
-
-
-def _join(words: list[str], last: str = "and") -> str:
-    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def list_no_config() -> list[NoConfig]:
-    """The flags of `serve` in place of a config, in the order of their names."""
-    found = [source for plugin in find_plugins(ExtendsVerbs) for source in plugin.list_no_config()]
-    return sorted(found, key=lambda source: source.flag.name)
 
 
 def read_listen_address(text: str) -> Address:
@@ -140,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
-        if unfit := _find_contradiction(args):
+        if unfit := find_contradiction(args):
             print(f"serve: {unfit}", file=sys.stderr)
             return EXIT_CONFIG
         if source := next((each for each in list_no_config() if getattr(args, each.flag.key) is not None), None):
@@ -204,46 +183,6 @@ def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
     can_have = sys.platform in ("linux", "darwin") and sys.implementation.name == "cpython"
     remedy = "  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)"
     return f"event loop: {name}{remedy if can_have and name != 'uvloop' else ''}"
-
-
-def suggest_command(args: argparse.Namespace) -> str:
-    """A hint for a command that is not behind --, or ''."""
-    for kind in list_no_config():
-        word = getattr(args, kind.flag.key)
-        if kind.takes_command and word and "://" not in word and args.command is None:
-            command = f"toolcall-proxy serve {kind.flag.name} -- {word} {args.path or '...'}"
-            return f"  (write a command after --: {command})"
-    return ""
-
-
-def _find_contradiction(args: argparse.Namespace) -> str:
-    """The contradiction among the arguments, or ''."""
-    kinds = list_no_config()
-    sources = {"CONFIG": args.path, "--config": args.config}
-    sources |= {kind.flag.name: getattr(args, kind.flag.key) for kind in kinds}
-    given = [word for word, value in sources.items() if value is not None]
-    if not given:
-        others = _join([f"{kind.flag.name} URL" for kind in kinds], "or")
-        return f"which config?  (toolcall-proxy serve config.yaml; without one: {others})"
-    if len(given) > 1:
-        return f"{' and '.join(given)} cannot be combined: use one of them{suggest_command(args)}"
-    kind = next((each for each in kinds if each.flag.name == given[0]), None)
-    takes_command = kind is not None and kind.takes_command
-    if args.command is not None and not takes_command:
-        takers = _join([each.flag.name for each in kinds if each.takes_command])
-        return f"a command behind -- goes only with {takers}"
-    if takes_command and bool(sources[given[0]]) == bool(args.command):
-        return f"which server?  ({given[0]} URL, or {given[0]} -- COMMAND ARGUMENT ...: one of the two)"
-    for key in _SHARED:
-        shares = kind is not None and key in kind.shares and not (key == "header" and args.command)
-        if getattr(args, key) and not shares:
-            says = "" if key in ("header", "wait") else f"; a config says `{key}`"
-            return f"--{key.replace('_', '-')} goes only with {_name(key)}{says}"
-    for each in kinds:
-        for flag in each.flags:
-            if getattr(args, flag.key) not in (None, False, flag.default) and each is not kind:
-                return f"{flag.name} goes only with {each.flag.name}"
-    return ""
 
 
 def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:

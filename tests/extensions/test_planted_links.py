@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
-from proxy.cli.serve import list_no_config
+from proxy.cli.serve_flags import list_no_config
 from proxy.config.load import load
 from proxy.config.mistakes import ConfigError
 from proxy.extensions.access.audit import AuditFile

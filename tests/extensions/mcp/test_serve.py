@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxy.__main__ import make_parser
-from proxy.cli.serve import list_no_config
+from proxy.cli.serve_flags import list_no_config
 from proxy.config.load import load
 from proxy.core.contract.policy import NullOptional
 from proxy.extensions.mcp.cli.no_config import write_mcp_config
