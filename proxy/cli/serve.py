@@ -212,7 +212,8 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
             print(f"clients use {serving.url}{loaded.config.routes[0].path}", flush=True)
         looking = asyncio.create_task(_look_at(args.source, args, signals, serving))
     settling = asyncio.create_task(_settle_when_idle(serving))
-    if await _await_ending(serving, signals) is signal.SIGTERM and takes_calls:
+    number = await _await_ending(serving, signals)
+    if number is signal.SIGTERM and takes_calls:
         # A second signal ends the drain.
         waiting = (
             asyncio.create_task(serving.drain(until_quiet=place is None)),
@@ -225,8 +226,27 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     code = EXIT_NOTHING_THERE if looking is not None and looking.done() and looking.result() else 0
     if looking is not None:
         looking.cancel()
-    await serving.stop()
+    if args.worker:  # a terminal and the first process both send it each signal
+        await serving.stop()
+    else:
+        await _stop(serving, signals, by_hand=number is signal.SIGINT)
     return code
+
+
+async def _stop(serving: Serving, signals: asyncio.Queue[signal.Signals], *, by_hand: bool) -> None:
+    """Stops the proxy. A further signal ends the calls that it waits for; `by_hand`: a line says so."""
+    from proxy.server.lifecycle import GRACE
+
+    running = serving.handler.inflight
+    if by_hand and running:
+        calls = f"{running} call{'s' * (running > 1)}"
+        print(f"waiting up to {GRACE:g} s for {calls}; press Ctrl-C again to stop now", flush=True)
+    stopping, again = asyncio.create_task(serving.stop()), asyncio.create_task(_await_ending(serving, signals))
+    await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
+    again.cancel()
+    if not stopping.done():
+        await serving.handler.abandon()
+    await stopping
 
 
 async def _look_at(

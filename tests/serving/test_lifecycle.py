@@ -241,6 +241,33 @@ async def test_the_command_says_where_it_listens_serves_and_ends_cleanly_on_a_si
     assert ("Traceback" not in log, '"outcome":"repaired"' in log) == (True, True)
 
 
+async def test_a_second_ctrl_c_ends_the_calls_that_the_first_waits_for(tmp_path: Path) -> None:
+    async def never(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter, _seen: Seen) -> None:
+        await reader.read()
+        raise ConnectionResetError
+
+    config = tmp_path / "config.yaml"
+    async with tool(never) as server:
+        config.write_text(
+            f"version: 1\nlisten: 127.0.0.1:0\nadmin: off\nupstreams: {{tools: {{url: '{server.url}'}}}}\n"
+            f"routes:\n{WEATHER}"
+        )
+        with start(str(config)) as process:
+            assert process.stdout is not None
+            port = int((await asyncio.to_thread(process.stdout.readline)).rsplit(":", 1)[1])
+            calling = asyncio.create_task(exchange(port, post("/weather", b'{"lat": 1}')))
+            await server.arrived.wait()
+            process.send_signal(signal.SIGINT)
+            while not (said := await asyncio.to_thread(process.stdout.readline)).startswith("waiting"):
+                assert said
+            process.send_signal(signal.SIGINT)
+            seen = await calling
+            status = await asyncio.to_thread(process.wait, 300)
+
+    assert "waiting up to 5 s for 1 call; press Ctrl-C again to stop now\n" == said
+    assert ((503, "RESTARTING"), 0) == (code(seen), status)
+
+
 def test_a_config_with_mistakes_serves_nothing_and_names_them_all(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("version: 1\nroute: []\nroutes:\n  - {path: /a, upstream: nowhere, tool: a, validation: off}\n")
