@@ -16,7 +16,7 @@
 # make attack       the fuzzers, each with a seed and a bound
 # make corpora      replays collections of real calls, kept beside the repository
 # make differential every recorded call through this version and another, byte for byte: BEFORE=commit
-# make pictures     takes the pictures of docs/console.md
+# make pictures     takes the pictures of docs/console.md, each page of the console in both themes
 # make vendor       fetches the libraries of the console's pages, with npm
 # make cluster      a real single-node Kubernetes here, and the chart tried on it (docs/evidence/kubernetes-tried.md)
 # make dist         the wheel and the source archive, checked as the package index would
