@@ -1,4 +1,4 @@
-"""The requests of the proxy benchmark: one tool, its schema, the bodies, and the headers of an agent's call.
+"""The calls of the proxy benchmark: one tool, its schema, the bodies, and the headers of an agent's call.
 
 The bodies: `clean` fits the schema, `repaired` holds numbers and booleans as text, `one error` and `refused` have one
 and four errors. `large` is a clean call with a text of 16 KB, as a tool that writes files gets it. `changing` is the
@@ -51,6 +51,47 @@ BODIES: Final[dict[str, bytes]] = {
     }.items()
 }
 
+
+def _make_rows(count: int) -> dict[str, Any]:
+    return {"rows": [{"id": row, "name": f"row {row}", "ok": True, "v": row * 1.5 + 0.25} for row in range(count)]}
+
+
+_ROW: Final = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"}, "name": {"type": "string"}, "ok": {"type": "boolean"}, "v": {"type": "number"},
+    },
+    "required": ["id"],
+}  # fmt: skip
+_PROSE: Final = "leaving on Friday. "
+_MORE: Final = {f"extra_{number}": {"type": "string", "maxLength": number} for number in range(1, 1001)}
+# The tools that benchmarks.growth adds: schemas with more properties, which a call fills or leaves out.
+WIDE: Final[dict[str, Any]] = {
+    "rows": {"type": "object", "properties": {"rows": {"type": "array", "items": _ROW}}},
+    **{
+        f"wide_{count}": {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(count)}}
+        for count in (10, 50, 200)
+    },
+    **{
+        f"large_{count}": {**SCHEMA, "properties": {**SCHEMA["properties"], **dict(list(_MORE.items())[:count])}}
+        for count in (100, 1000)
+    },
+}
+# Bodies that are clean and grow, each with its tool.
+GROWING: Final[dict[str, tuple[str, bytes]]] = {
+    name: (tool, json.dumps(body).encode())
+    for name, (tool, body) in {
+        **{
+            f"text of {size} KB": ("forecast", {**_CLEAN, "note": _PROSE * (size * 1000 // len(_PROSE))})
+            for size in (1, 16, 64, 95)
+        },
+        "code of 64 KB": ("forecast", {**_CLEAN, "note": _LINE * (64_000 // (len(_LINE) + 7))}),
+        **{f"{count} rows": ("rows", _make_rows(count)) for count in (10, 100, 400, 1600)},
+        **{f"{count} properties": (f"wide_{count}", {f"p{i}": i for i in range(count)}) for count in (10, 50, 200)},
+        **{f"schema of {count + 8} properties": (f"large_{count}", _CLEAN) for count in (100, 1000)},
+    }.items()
+}
+
 # With Host and Content-Length ten, as an agent's HTTP client sends them. CONVERSATION is another one in each request,
 # so that refusals are first attempts and not the repetition of one.
 CONVERSATION: Final = "{conversation}"
@@ -85,9 +126,10 @@ ANSWER: Final = json.dumps(
 
 def request(port: int, kind: str) -> list[bytes]:
     """A whole HTTP request with a body of this kind, as the parts between which `write_number` goes."""
-    body, own = BODIES[kind], FIELDS.get(kind, {})
+    tool, body = GROWING[kind] if kind in GROWING else ("forecast", BODIES[kind])
+    own = FIELDS.get(kind, {})
     fields = "".join(f"{name}: {own.get(name, value)}\r\n" for name, value in HEADERS)
-    head = f"POST {TOOL_PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
+    head = f"POST /tools/{tool} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
     *parts, last = head.encode().split(CONVERSATION.encode())
     return [*parts, last + body]
 

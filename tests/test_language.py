@@ -14,6 +14,7 @@ SCRIPT: Final = ROOT / ".ci" / "language.py"
 # The most findings in comments, docstrings and test names of a package, and in docs/evidence. When a change
 # removes findings, lower the number (`python .ci/language.py --code` prints all); never raise one.
 MOST: Final = {
+    "benchmarks": 71,
     "docs/evidence": 156,
     "proxy": 14,
     "proxy/config": 11,
