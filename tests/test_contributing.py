@@ -341,7 +341,7 @@ def add_a_policy_key(copy: Copy) -> None:
     )
     copy.insert(
         "proxy/core/decide.py",
-        "    repaired = _repair_document(document, policy, check)",
+        "    repaired = _repair_document(document, policy, check, is_accepted)",
         "    if policy.most_keys is not None and len(document.value) > policy.most_keys:\n"
         "        return Reject(_failure(call, (_TOO_LONG,)))\n",
     )

@@ -271,8 +271,12 @@ class Elsewhere:
 
 
 def is_rich(text: bytes) -> bool:
-    """Returns whether reading a text may take so long that others would wait for it."""
-    return len(text) > LONG and text.count(b",") + text.count(b"[") + text.count(b"{") > RICH
+    """Whether reading a text may take so long that others would wait for it."""
+    return len(text) > LONG and sum([_count(text, byte) for byte in (b",", b"[", b"{")]) > RICH
+
+
+def _count(text: bytes, byte: bytes) -> int:
+    return len(text) - len(text.replace(byte, b""))  # `count` looks at each byte, and takes ten times as long
 
 
 def is_ready(policy: ToolPolicy) -> bool:
@@ -284,32 +288,30 @@ def is_ready(policy: ToolPolicy) -> bool:
 
 def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
     """The decision on a light call. None: it is not light, or takes more work than others may wait for."""
-    if not is_light(call, policy):
+    if (is_accepted := look_at(call, policy)) is None:
         return None
     budget = CallBudget(ON_EVENT_LOOP)
     token = call_budget.set(budget)  # as `share_work` does, which costs each call more
     try:
-        decision = decide(call, policy)
+        decision = decide(call, policy, is_accepted=is_accepted)
     finally:
         call_budget.reset(token)
     return decision if budget.left > 0 or not isinstance(call.arguments, Document) else None
 
 
-def is_light(call: ToolCall, policy: ToolPolicy) -> bool:
-    """Returns whether a call is judged here: it is small, nothing judges it, or its schema accepts it cheaply."""
+def look_at(call: ToolCall, policy: ToolPolicy) -> bool | None:
+    """Whether the schema is known to accept a call that is judged here: it is small, nothing judges it, or its schema
+    takes it at little cost. None: it is not judged here."""
     document = call.arguments
     if policy.listed is not None:
-        return False
+        return None
     if not isinstance(document, Document) or len(document.text) <= LIGHT:
-        return True
-    check = policy.check
-    if check is None or policy.container is not None:
-        return True
-    if len(document.text) <= MODEST:
-        return check.linear and is_clean(document.value, policy)
-    if document.text.count(b",") > FEW or not check.schemas.mentioned.isdisjoint(_DEAR):
         return False
-    return is_clean(document.value, policy)
+    check, text = policy.check, document.text
+    if check is None or policy.container is not None:
+        return False
+    has_few = len(text) <= MODEST or (_count(text, b",") <= FEW and check.schemas.mentioned.isdisjoint(_DEAR))
+    return True if has_few and check.linear and is_clean(document.value, policy) else None
 
 
 def _given_up(ended: GaveUp) -> Reject:

@@ -180,9 +180,9 @@ def _find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
     """Returns a line that names the event loop, and says how to install uvloop if the system supports it."""
     name = type(loop).__module__.partition(".")[0]
-    can_have = sys.platform in ("linux", "darwin") and sys.implementation.name == "cpython"
+    lacks = name != "uvloop" and sys.platform in ("linux", "darwin") and sys.implementation.name == "cpython"
     remedy = "  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)"
-    return f"event loop: {name}{remedy if can_have and name != 'uvloop' else ''}"
+    return f"event loop: {name}{remedy if lacks else ''}"
 
 
 def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:

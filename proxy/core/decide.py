@@ -19,6 +19,7 @@ from proxy.core.explain.explain import explain_invalid_json, list_violations
 from proxy.core.explain.leaked import find_leaked_markup
 from proxy.core.explain.undeclared import find_unknown_fields, has_only_undeclared, list_notices
 from proxy.core.json.embedded import find_embedded
+from proxy.core.json.fast_json import has_pair
 from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
 from proxy.core.json.strictreader import UnreadDocument
 from proxy.core.model import codes
@@ -66,16 +67,17 @@ _NOT_GUARDED: Final = LeakedMarkup.OFF
 _ERROR: Final = codes.Severity.ERROR
 
 
-def decide(call: ToolCall, policy: ToolPolicy) -> Decision:
+def decide(call: ToolCall, policy: ToolPolicy, *, is_accepted: bool = False) -> Decision:
     """Forward or Reject. Pure and deterministic: the same call under the same policy gets the same decision.
 
-    Takes the call as decoded and the compiled policy of its tool; never raises.
+    Takes the call as decoded and the compiled policy of its tool; never raises. `is_accepted`: the schema is known to
+    accept the arguments (`is_clean`).
     """
     if policy.check is None or policy.check.linear:
-        decision = _judge(call, policy)
+        decision = _judge(call, policy, is_accepted)
     else:  # the first verdict, the repair and the second verdict share one budget for patterns that backtrack
         with share_search_budget():
-            decision = _judge(call, policy)
+            decision = _judge(call, policy, is_accepted)
     if policy.channels is None and policy.operation is None and policy.mode is _ENFORCED:
         return decision
     return complete_decision(call, policy, decision)
@@ -168,7 +170,7 @@ def forward_as_sent(call: ToolCall, decision: Decision) -> Forward:
     return Forward(replace(decision.checked, arguments=text, value=value, enforced=False))
 
 
-def _judge(call: ToolCall, policy: ToolPolicy) -> Decision:
+def _judge(call: ToolCall, policy: ToolPolicy, is_accepted: bool) -> Decision:
     if policy.container is not None and (misuse := check_container(call, policy)) is not None:
         return Reject(misuse)
     document = call.arguments
@@ -182,7 +184,7 @@ def _judge(call: ToolCall, policy: ToolPolicy) -> Decision:
         if type(document) is UnreadDocument:
             return Forward(_UnreadCall(call, document.text, UNREAD, document.repairs))
         return Forward(CheckedCall(call, document.text, document.value, document.repairs))
-    return _validate(call, document, policy, policy.check)
+    return _validate(call, document, policy, policy.check, is_accepted)
 
 
 def _find_final_output(call: ToolCall, problem: JsonProblem, policy: ToolPolicy) -> Document | JsonProblem:
@@ -211,14 +213,14 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
     return Reject(replace(decision.failure, violations=(*found, *own)))
 
 
-def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Check) -> Decision:
+def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Check, is_accepted: bool) -> Decision:
     """Validates first, repairs only what was refused, and validates again (docs/engine.md)."""
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
-    repaired = _repair_document(document, policy, check)
+    repaired = _repair_document(document, policy, check, is_accepted)
     # A text without `<`, plain or escaped, holds no markup: this spares most calls the search.
     leaks = policy.leaked_markup is not _NOT_GUARDED and (
-        document.text.find(b"<") >= 0 or document.text.find(b"\\u003") >= 0
+        document.text.find(b"<") >= 0 or (document.text.find(b"\\") >= 0 and document.text.find(b"\\u003") >= 0)
     )
     found: tuple[Violation, ...] = ()
     # An accepted value has no finding if no key is unknown or deprecated.
@@ -242,7 +244,7 @@ def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
     return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
 
 
-def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Repaired:
+def _repair_document(document: Document, policy: ToolPolicy, check: Check, is_accepted: bool) -> Repaired:
     """The value as the schema accepts it, as it came or repaired; otherwise as far as the repairs got."""
     value = document.value
     stands_for_none = value is None and "empty_arguments" in policy.repair_in_force.rules and not check.accepts(None)
@@ -251,8 +253,8 @@ def _repair_document(document: Document, policy: ToolPolicy, check: Check) -> Re
     renames: tuple[Repair, ...] = ()
     if policy.unknown_keys is _REFUSE:
         value, renames = respell_keys(check, value, policy.repair_in_force)
-    if check.accepts(value):
-        if document.text.find(INTEGRAL_FRACTION) < 0:
+    if is_accepted or check.accepts(value):
+        if not has_pair(document.text, INTEGRAL_FRACTION):
             return Repaired(value, renames, True)
         value, respelt = respell_integers(check, value, policy.repair_in_force)
         return Repaired(value, renames + respelt, True)

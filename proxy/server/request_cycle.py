@@ -26,7 +26,7 @@ from proxy.call.context import (
     record_passthrough,
     record_route,
 )
-from proxy.call.judging import LONG
+from proxy.call.judging import is_rich
 from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
 from proxy.call_record import CallRecord
@@ -394,7 +394,7 @@ class RequestCycle(Driver[StreamResponse]):
             self.call_route = call_route = replace(call_route, raw=read)
         started = now()
         record_body(record, len(call_route.raw.body), started)
-        if record.request_bytes > LONG and services.elsewhere is not None:
+        if services.elsewhere is not None and is_rich(call_route.raw.body):
             await IN_TASK
             raw = call_route.raw
             text = await services.elsewhere.read(raw.body, route.shape.text, route.shape.text_repairs)

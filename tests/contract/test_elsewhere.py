@@ -20,7 +20,7 @@ from proxy.call.jobs import (
     read_decision,
     read_shared_policy,
 )
-from proxy.call.judging import LIGHT, MODEST, Elsewhere, is_light
+from proxy.call.judging import LIGHT, MODEST, Elsewhere, look_at
 from proxy.core.contract.policy import (
     ListedSchema,
     Mode,
@@ -213,8 +213,22 @@ def test_small_calls_and_plainly_valid_ones_are_validated_here() -> None:
         (refused, plain),
     ]
     assert [True, True, True, False, False, False, True, False, False] == [
-        is_light(sent, judged) for sent, judged in cases
+        look_at(sent, judged) is not None for sent, judged in cases
     ]
+
+
+def test_asks_the_schema_once_about_a_large_valid_call() -> None:
+    judged = policy({"type": "object", "properties": {"xs": {"type": "array", "items": INT}}})
+    assert judged.check is not None
+    accepts, asked = judged.check.accepts, list[Any]()
+
+    def accept(value: Any) -> bool:
+        asked.append(value)
+        return accepts(value)
+
+    judged.check.accepts = accept
+    decision = judging.decide_here(call('{"xs":[' + ",".join(["123456"] * 3_000) + "]}"), judged)
+    assert (True, 1) == (isinstance(decision, Forward), len(asked))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +242,7 @@ def test_a_large_valid_call_whose_schema_is_dear_is_validated_elsewhere(keyword:
     large = call('{"text":"' + "x" * 2 * MODEST + '","b":1}')
     plain: dict[str, Any] = {"properties": {"text": {}, "b": {}}, "$defs": {"any": {}}}
     dear = {**plain, "properties": {"text": {}, "b": keyword}}
-    assert (True, False) == (is_light(large, policy(plain)), is_light(large, policy(dear)))
+    assert (True, False) == (look_at(large, policy(plain)) is not None, look_at(large, policy(dear)) is not None)
 
 
 @pytest.mark.parametrize("code", [codes.CONTAINER_INVOCATION, codes.INTERNAL_ERROR], ids=lambda code: code.name)

@@ -171,6 +171,12 @@ def test_reading_and_writing_do_the_same_with_the_quick_way_switched_off(
         assert (written, written) == (dumps_known(again), dumps_known(read))
 
 
+@given(st.lists(st.sampled_from([b".", b"0", b".0", b",", b"ab" * 60]), max_size=90), st.sampled_from([0, 5000]))
+def test_finds_a_pair_of_bytes_wherever_it_is(parts: list[bytes], more: int) -> None:
+    for text in (b"".join(parts) + b"x" * more, b"x" * more + b"".join(parts)):
+        assert (b".0" in text) == fast_json.has_pair(text, b".0")
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_writes_no_value_that_is_no_number_in_either_way(value: float) -> None:
     for write in (dumps, dumps_known):

@@ -170,21 +170,13 @@ def _write_canonically(value: JsonValue) -> str:
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
+_TYPE_NAMES: Final = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+
+
 def name_json_type(value: JsonValue) -> str:
     """The JSON Schema type name of a value; a number without fraction is "integer" whatever its spelling."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, list):
-        return "array"
-    if isinstance(value, dict):
-        return "object"
-    return "integer" if is_integral_number(value) else "number"
+    found = next((_TYPE_NAMES[kind] for kind in type(value).__mro__ if kind in _TYPE_NAMES), None)
+    return found or ("integer" if is_integral_number(value) else "number")
 
 
 def is_integral_number(value: JsonValue) -> bool:
