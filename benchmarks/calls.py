@@ -92,6 +92,22 @@ GROWING: Final[dict[str, tuple[str, bytes]]] = {
     }.items()
 }
 
+# A call of MCP: the same arguments in revision 2026-07-28.
+MCP: Final = json.dumps({
+    "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+    "params": {
+        "name": "forecast", "arguments": _CLEAN,
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+        },
+    },
+}).encode()  # fmt: skip
+# The kinds of calls that need another path, each with its path.
+MCP_PATHS: Final = {"MCP, server at a URL": "/mcp/url", "MCP, server as a command": "/mcp/command"}
+_MCP_FIELDS: Final = {"Accept": "application/json, text/event-stream"}
+_MCP_MORE: Final = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: forecast\r\n"
+
 # With Host and Content-Length ten, as an agent's HTTP client sends them. CONVERSATION is another one in each request,
 # so that refusals are first attempts and not the repetition of one.
 CONVERSATION: Final = "{conversation}"
@@ -126,10 +142,11 @@ ANSWER: Final = json.dumps(
 
 def request(port: int, kind: str) -> list[bytes]:
     """A whole HTTP request with a body of this kind, as the parts between which `write_number` goes."""
-    tool, body = GROWING[kind] if kind in GROWING else ("forecast", BODIES[kind])
-    own = FIELDS.get(kind, {})
-    fields = "".join(f"{name}: {own.get(name, value)}\r\n" for name, value in HEADERS)
-    head = f"POST /tools/{tool} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
+    tool, body = GROWING.get(kind) or ("forecast", MCP if kind in MCP_PATHS else BODIES[kind])
+    own, more = (_MCP_FIELDS, _MCP_MORE) if kind in MCP_PATHS else (FIELDS.get(kind, {}), "")
+    fields = "".join(f"{name}: {own.get(name, value)}\r\n" for name, value in HEADERS) + more
+    path = MCP_PATHS.get(kind, f"/tools/{tool}")
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
     *parts, last = head.encode().split(CONVERSATION.encode())
     return [*parts, last + body]
 

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import load, machine
-from benchmarks.calls import GROWING, SCHEMA, WIDE, write_config
+from benchmarks.calls import GROWING, MCP_PATHS, SCHEMA, WIDE, write_config
+from benchmarks.mcp_stdio import own_cpu
 from benchmarks.peers.cast import Command, bare_upstream
 from benchmarks.peers.running import Process, running, wait_ready
 
 _CONNECTIONS: Final = 32
+_MCP_TOOL: Final = ["benchmarks.peers.mcp_tool"]
 # The longest wait for a proxy with 10,000 routes, in seconds.
 _STARTING: Final = 120.0
 
@@ -55,7 +57,9 @@ SERVERS: Final = {
     "1,000 routes": Server(1_000),
     "10,000 routes": Server(10_000),
     "10,000 conversations": Server(),
-    "2 workers": Server(settings={"workers": 2}, is_pinned=False),
+    # Without attempts, which workers would have to share.
+    "1 worker": Server(settings={"defaults": {"mode": "report"}}, is_pinned=False),
+    "2 workers": Server(settings={"defaults": {"mode": "report"}, "workers": 2}, is_pinned=False),
 }
 BASE: Final = Row("", "clean call of 190 bytes")
 ROWS: Final = (
@@ -63,7 +67,8 @@ ROWS: Final = (
     *[Row("routes", name, server=name) for name in ("1,000 routes", "10,000 routes")],
     Row("conversations", "after 10,000 conversations with a rejected call", server="10,000 conversations"),
     *[Row("load", f"{count:,} connection{'s' * (count > 1)}", connections=count) for count in (1, 8, 128, 512, 1000)],
-    Row("workers", "2 workers", server="2 workers"),
+    *[Row("protocol", name, name) for name in MCP_PATHS],
+    *[Row("workers", name, server=name) for name in ("1 worker", "2 workers")],
 )
 
 
@@ -77,7 +82,7 @@ class Growth:
         cores = machine.cores()
         self._near = None if cores is None else cores[0]
         self._far = None if cores is None else cores[1]
-        self._upstream = machine.free_port()
+        self._upstream, self._mcp = machine.free_port(), machine.free_port()
         self._running: dict[str, tuple[int, Process]] = {}
 
     def start(self, names: set[str], stack: ExitStack) -> None:
@@ -85,24 +90,31 @@ class Growth:
         log = self._folder / "upstream.log"
         process = stack.enter_context(running(bare_upstream(self._folder, self._upstream), self._near, log))
         wait_ready(self._upstream, process, log)
+        words = [sys.executable, "-m", *_MCP_TOOL, str(self._mcp)]
+        stack.enter_context(running(Command(words), self._near, self._folder / "mcp.log"))
         for name in sorted(names):
             server, port, log = SERVERS[name], machine.free_port(), self._folder / f"{name}.log"
-            config = write_config(self._folder, name, server.routes, self._upstream, port, _add_tools(server))
+            settings = self._add_tools() if name == "usual" else server.settings
+            config = write_config(self._folder, name, server.routes, self._upstream, port, settings)
             command = Command([sys.executable, "-m", "proxy", "serve", str(config)])
             process = stack.enter_context(running(command, self._far if server.is_pinned else None, log))
             wait_ready(port, process, log, _STARTING)
             self._running[name] = port, process
-            self._load(Row("", "", server=name), 1.0)
+            for body in ("clean", *MCP_PATHS) if name == "usual" else ("clean",):
+                self._load(Row("", "", body, server=name), 3.0)
         if "10,000 conversations" in names:
-            while self._seed and self._load(Row("", "", "refused", server="10,000 conversations"), 5.0).calls < 10_000:
-                pass
+            row, left = Row("", "", "refused", server="10,000 conversations"), 10_000
+            while left > 0:
+                left -= self._load(row, 5.0).calls
 
     def measure(self, row: Row) -> None:
         """One turn of a row."""
         _, process = self._running[row.server]
-        before = machine.cpu_seconds(process.pid)
+        # The tool that the proxy starts as a command is not counted.
+        measure_cpu = own_cpu if row.body in MCP_PATHS else machine.cpu_seconds
+        before = measure_cpu(process.pid)
         made = self._load(row, self._seconds)
-        used = machine.cpu_seconds(process.pid) - before
+        used = measure_cpu(process.pid) - before
         if made.refused or made.failed or not made.calls:
             raise SystemExit(f"{row.name}: {made.refused} refused, {made.failed} failed, {made.calls} answered")
         self.found.setdefault(row, []).append(made)
@@ -116,19 +128,26 @@ class Growth:
         cells = (row.group, row.name, size, f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f}", f"{tail:.1f}")
         return f"| {' | '.join(cells)} |"
 
+    def _add_tools(self) -> dict[str, Any]:
+        """The settings with the tools of WIDE, and the tool as MCP servers."""
+        tools = {"forecast": SCHEMA, **WIDE}
+        calls = [{"path": f"/tools/{tool}", "tool": tool, "upstream": "bench"} for tool in tools]
+        upstreams = {
+            "bench": {"url": f"http://127.0.0.1:{self._upstream}", "pool": {"idle": "60s"}},
+            "url": {"url": f"http://127.0.0.1:{self._mcp}", "pool": {"idle": "60s"}},
+            "command": {"command": [sys.executable, "-m", *_MCP_TOOL], "shared": True, "pass_env": "all"},
+        }
+        routes = [{"path": path, "upstream": path[5:], "protocol": "mcp"} for path in MCP_PATHS.values()]
+        return {
+            "tools": {tool: {"schema": schema} for tool, schema in tools.items()},
+            "upstreams": upstreams,
+            "routes": [*calls, *routes],
+        }
+
     def _load(self, row: Row, seconds: float) -> load.Load:
         self._seed += 1
         port, _ = self._running[row.server]
         return load.run(port, row.body, row.connections, seconds, self._near, self._folder, self._seed)
-
-
-def _add_tools(server: Server) -> dict[str, Any]:
-    """The settings of a server with the tools of WIDE, if it is the usual one."""
-    if server is not SERVERS["usual"]:
-        return dict(server.settings)
-    tools = {"forecast": SCHEMA, **WIDE}
-    routes = [{"path": f"/tools/{tool}", "tool": tool, "upstream": "bench"} for tool in tools]
-    return {"tools": {tool: {"schema": schema} for tool, schema in tools.items()}, "routes": routes}
 
 
 def main() -> None:
