@@ -181,8 +181,7 @@ def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
     """Returns a line that names the event loop, and says how to install uvloop if the system supports it."""
     name = type(loop).__module__.partition(".")[0]
     lacks = name != "uvloop" and sys.platform in ("linux", "darwin") and sys.implementation.name == "cpython"
-    remedy = "  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)"
-    return f"event loop: {name}{remedy if lacks else ''}"
+    return f"event loop: {name}" + lacks * "  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)"
 
 
 def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:

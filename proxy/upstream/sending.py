@@ -280,6 +280,7 @@ class UpstreamGuard:
         bound = policy.concurrency
         self._has_no_limits = policy.breaker is None and bound is None
         self._starting = inner if self._has_no_limits and isinstance(inner, StartsExchanges) else None
+        self._joined = inner if isinstance(inner, JoinsServers) else None
         self._limiter = ConcurrencyLimiter(bound.limit, bound.most_waiting) if bound is not None else None
 
     @property
@@ -288,7 +289,7 @@ class UpstreamGuard:
         return SHOWN_AS[type(self._breaker)] if self._policy.breaker is not None else None
 
     def list_servers(self) -> tuple[ToolServer, ...]:
-        return self.unguarded.list_servers() if isinstance(self.unguarded, JoinsServers) else ()
+        return () if self._joined is None else self._joined.list_servers()
 
     def grants_resend(self) -> bool:
         drawn = self._budget.draw(self._now())

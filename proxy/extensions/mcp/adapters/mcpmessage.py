@@ -194,7 +194,7 @@ def write_id(value: JsonValue) -> bytes:
 def _find_revision(request: RawRequest, params: JsonValue) -> str:
     """The later of the revisions in header and `_meta`; a message in which they differ is refused for that."""
     meta = params.get("_meta") if isinstance(params, dict) else None
-    header_values = (value for name, value in request.headers if name == VERSION_HEADER)
+    header_values = [value for name, value in request.headers if name == VERSION_HEADER]
     revisions: tuple[JsonValue, ...] = (*header_values, meta.get(VERSION_META) if isinstance(meta, dict) else None)
     return max((each for each in revisions if isinstance(each, str) and _REVISION.fullmatch(each)), default="")
 
@@ -282,7 +282,7 @@ def _pair_headers(request: RawRequest, message: Message) -> tuple[tuple[str, str
 def _find_repeated_header(request: RawRequest) -> str:
     """A message about a repeating header that is twice, as two readers could take different values; otherwise ''."""
     seen: set[str] = set()
-    for name, _ in request.headers:
+    for name, _ in () if len(request.headers.by_name) == len(request.headers) else request.headers:
         if name in seen and (name in _REPEATING or name.startswith(PARAM_PREFIX)):
             return f"Header mismatch: {name} is there twice"
         seen.add(name)
