@@ -239,12 +239,9 @@ def compile_tool(
 
 # The valid words of a policy.
 _CHOICES: Final[Mapping[str, Iterable[str]]] = {
-    "repair": LEVELS,
-    "null_optional": NullOptional,
-    "unknown_keys": UnknownKeys,
-    "leaked_markup": LeakedMarkup,
+    "repair": LEVELS, "null_optional": NullOptional, "unknown_keys": UnknownKeys, "leaked_markup": LeakedMarkup,
     "effect": ("", "reads", "adds", "changes"),
-}
+}  # fmt: skip
 
 
 def _read_repairs(policy: CallPolicy) -> RepairPolicy:

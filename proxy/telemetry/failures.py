@@ -156,7 +156,7 @@ def describe_value(value: JsonValue) -> str:
     operator who may not see values still learns that a text came in place of a number."""
     if isinstance(value, str):
         return f"text of {len(value)}"
-    if isinstance(value, list | dict):
+    if isinstance(value, (list, dict)):
         return f"{'list' if isinstance(value, list) else 'object'} of {len(value)}"
     return "nothing" if isinstance(value, Absent) else name_json_type(value)
 
@@ -164,7 +164,7 @@ def describe_value(value: JsonValue) -> str:
 def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
     found = {"rule": rule, "path": show_path(path)}
     before, after = find_value(sent, path), find_value(went, path)
-    if renamed := find_renamed(path, sent, went):
+    if after is ABSENT and (renamed := find_renamed(path, sent, went)):
         found["renamed"], after = show_path(renamed), find_value(went, renamed)
     if before is not ABSENT or after is not ABSENT:
         found["got"], found["became"] = describe_value(before), describe_value(after)
@@ -173,6 +173,8 @@ def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue)
 
 def find_renamed(path: Pointer, sent: JsonValue, went: JsonValue) -> Pointer:
     """The place of a key of the sent arguments under its new name, if a repair renamed it; () for none."""
+    if find_value(went, path) is not ABSENT:
+        return ()
     held, holds = find_value(sent, path[:-1]), find_value(went, path[:-1])
     if not path or not isinstance(held, dict) or not isinstance(holds, dict) or path[-1] in holds:
         return ()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import pytest
 
-from proxy.core.check.validation import compile_check
+from proxy.core.check.validation import Check, compile_check
 from proxy.core.contract.policy import RepairPolicy
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import JsonValue, Repair
+from proxy.core.model.work import call_budget, share_work
+from proxy.core.repair import fast_repair
 from proxy.core.repair.engine import Repaired, repair
 from proxy.core.rules.rules import select_rules
 from tests.core.repairing import obj, outcome, repairs
@@ -239,3 +242,50 @@ def test_wherever_the_work_ends_nothing_half_repaired_is_accepted(limit: int) ->
     made = repair(check, value, RepairPolicy(select_rules("lenient")), limit)
     assert made.accepted is (made.exhausted is False)
     assert check.accepts(made.value) is made.accepted
+
+
+# --- the quick way --------------------------------------------------------------------------------------------------
+PLACES: Final[tuple[JsonValue, ...]] = (
+    INT, NUM, BOOL, STR, NULL, arr(INT), arr(STR), obj(a=INT), {}, False, {"type": ["integer", "null"]},
+    {"type": ["boolean", "number"]}, {"enum": ["red", "dark_blue", "True", None, 5]}, {"const": 7},
+    {"type": "integer", "maximum": 5}, {"type": "string", "minLength": 2, "maxLength": 2}, {"anyOf": [INT, BOOL]},
+    {"type": "string", "format": "date"}, {"type": "string", "format": "uuid"}, {**obj(), "x-repair": "off"},
+    {"type": "number", "x-repair": ["string_to_number"]}, {"type": "string", "contentMediaType": "application/json"},
+    {"enum": [f"word_{number}" for number in range(40)]},
+)  # fmt: skip
+SENT: Final[tuple[JsonValue, ...]] = (
+    "1", " 2 ", "9", "1.50", "1e400", "-0", "007", "'5'", '"true"', "true", "True", "0", "yes", "null", "None", "",
+    "red", "Dark Blue", "WORD_7", "2026/01/15", "[1,2]", '{"a":"1"}', "[1,", "a,b", "1,000,000", ".5", "x" * 120,
+    "7" * 120, 1, 0, 7.0, 12, 1.5, True, False, None, [], ["1"], {"a": "1"}, {"value": "7"},
+)  # fmt: skip
+
+
+@lru_cache
+def compiled(schema: bytes) -> Check:
+    return compile_check(parse(schema))
+
+
+def work_and_result(schema: JsonValue, sent: JsonValue, level: str, limit: int) -> tuple[object, ...]:
+    check = compiled(dumps(schema))
+    with share_work(limit):
+        found = repair(check, sent, RepairPolicy(select_rules(level)), tool="t", refused=not check.accepts(sent))
+        budget = call_budget.get()
+        assert budget is not None
+        open_places = [each.path for each in found.ambiguous]
+        return budget.left, dumps(found.value), found.repairs, found.accepted, open_places, found.exhausted
+
+
+@pytest.mark.parametrize("level", ["basic", "standard", "lenient"])
+@pytest.mark.parametrize("limit", [25, 60, 400, 20_000])
+def test_the_quick_way_repairs_as_the_engine_does(monkeypatch: pytest.MonkeyPatch, level: str, limit: int) -> None:
+    places: dict[str, JsonValue] = {f"p{number}": place for number, place in enumerate(PLACES)}
+    schema: JsonValue = {"type": "object", "properties": {**places, "name": STR, "arguments": STR}, "minProperties": 2}
+    calls: list[JsonValue] = [{key: sent, "name": "t"} for key in places for sent in SENT]
+    calls += [{**dict.fromkeys(places, sent), "p0": "3"} for sent in SENT]
+    calls += [{"p0": "1", "p1": one, "p2": "true"} for one in SENT] + [{"name": "t", "arguments": '{"p0":"1"}'}, {}, []]
+    for closed in (schema, {**obj(**dict.fromkeys(places, INT)), "required": ["p1"], "maxProperties": 3}):
+        for sent in calls:
+            monkeypatch.setattr(fast_repair, "ON", True)
+            quick = work_and_result(closed, sent, level, limit)
+            monkeypatch.setattr(fast_repair, "ON", False)
+            assert quick == work_and_result(closed, sent, level, limit), sent

@@ -200,8 +200,7 @@ def _list_patterns(node: Node) -> Iterator[tuple[Pointer, str]]:
 
 
 def _check_patterns(schemas: Schemas, *, is_trusted: bool) -> bool:
-    """Compiles every pattern; gives whether all match in linear time. Raises SchemaError for an invalid one, or beyond
-    a bound."""
+    """Compiles every pattern: do all match in linear time? Raises SchemaError for an invalid one or beyond a bound."""
     characters = programs = 0
     for node in schemas.nodes() if schemas.has_patterns or schemas.has_references else ():
         for steps, pattern in _list_patterns(node):

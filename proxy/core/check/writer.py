@@ -110,24 +110,17 @@ def _format(program: Program, node: Node, name: JsonValue, v: str, _t: str) -> s
 # Keyword -> the type it applies to ("" for every type), and the writer of the condition: true if the keyword is
 # satisfied, for a value of that type.
 CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
-    "type": ("", _type),
-    "enum": ("", _write_listed),
+    "type": ("", _type), "enum": ("", _write_listed),
     "const": ("", lambda program, node, value, v, t: _write_listed(program, node, [value], v, t)),
-    "minLength": ("string", _length(">=")),
-    "maxLength": ("string", _length("<=")),
+    "minLength": ("string", _length(">=")), "maxLength": ("string", _length("<=")),
     "pattern": ("string", lambda program, _node, pattern, v, _t: f"{program.pattern(pattern)[0]}({v})"),
-    "format": ("string", _format),
-    "minimum": ("number", _limit(">=", "inimum")),
-    "maximum": ("number", _limit("<=", "aximum")),
-    "exclusiveMinimum": ("number", _limit(">", "-")),
-    "exclusiveMaximum": ("number", _limit("<", "-")),
-    "multipleOf": ("number", _multiple),
-    "minItems": ("array", _length(">=")),
-    "maxItems": ("array", _length("<=")),
+    "format": ("string", _format), "minimum": ("number", _limit(">=", "inimum")),
+    "maximum": ("number", _limit("<=", "aximum")), "exclusiveMinimum": ("number", _limit(">", "-")),
+    "exclusiveMaximum": ("number", _limit("<", "-")), "multipleOf": ("number", _multiple),
+    "minItems": ("array", _length(">=")), "maxItems": ("array", _length("<=")),
     "uniqueItems": ("array", lambda _program, _node, wanted, v, _t: f"unique({v})" if wanted is True else ""),
-    "minProperties": ("object", _length(">=")),
-    "maxProperties": ("object", _length("<=")),
-}
+    "minProperties": ("object", _length(">=")), "maxProperties": ("object", _length("<=")),
+}  # fmt: skip
 
 
 def condition(program: Program, node: Node, keyword: str, v: str, t: str, *, report: bool = False) -> str:

@@ -345,19 +345,15 @@ _CALL_LINES: Final = {
 _LINES: Final = {
     codes.REQUIRED_MISSING.name: "Missing required field {name}",
     codes.TYPE_MISMATCH.name: "Type mismatch on {name} (got: {type})",
-    codes.CONSTRAINT.name: "Value out of range for {name}{expected}",
-    codes.INVALID_JSON.name: "Invalid JSON",
-    codes.UNKNOWN_FIELD.name: "Unknown field {name}",
-    codes.ARRAY_LENGTH.name: "Wrong items in {name}{expected}",
+    codes.CONSTRAINT.name: "Value out of range for {name}{expected}", codes.INVALID_JSON.name: "Invalid JSON",
+    codes.UNKNOWN_FIELD.name: "Unknown field {name}", codes.ARRAY_LENGTH.name: "Wrong items in {name}{expected}",
     codes.PATTERN_MISMATCH.name: "Pattern mismatch on {name}",
     codes.ENUM_MISMATCH.name: "Invalid enum value for {name}{expected}",
     codes.STRING_LENGTH.name: "{length} for {name}{limit}",
     codes.FORMAT_MISMATCH.name: "Invalid format for {name}{expected}",
-    codes.NO_BRANCH.name: "No alternative fits {name}",
-    codes.AMBIGUOUS.name: "Ambiguous value for {name}",
-    codes.LEAKED_MARKUP.name: "Markup of the call in {name}",
-    codes.DEPRECATED_FIELD.name: "Deprecated field {name}",
-}
+    codes.NO_BRANCH.name: "No alternative fits {name}", codes.AMBIGUOUS.name: "Ambiguous value for {name}",
+    codes.LEAKED_MARKUP.name: "Markup of the call in {name}", codes.DEPRECATED_FIELD.name: "Deprecated field {name}",
+}  # fmt: skip
 # The same of a text's length, by the keyword that was broken.
 _LENGTHS: Final = {
     "maxLength": ("String too long", " (max: {})"), "minLength": ("String too short", " (min: {})")

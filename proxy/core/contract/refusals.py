@@ -27,8 +27,7 @@ SAME_CALL_TTL: Final = 60.0
 REFUSED_BY_TOOL: Final = "refused by the tool"
 # Errors are counted without a separate bound.
 MOST_ERRORS: Final = 2**31 - 1
-# The end of the store's key of a tool's errors in one conversation, and of how many there were, behind the key of its
-# attempts.
+# The end, behind the key of its attempts, of the store's key of a tool's errors in one conversation and their number.
 TOOL_ERRORS: Final = "\nerrors"
 # The end of a key of calls that were refused for a tool's errors, and how much is kept of each one's history.
 _BLOCKED: Final = "\nblocked"

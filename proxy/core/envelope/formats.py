@@ -142,17 +142,12 @@ def write_gomind(view: FailureView) -> JsonValue:
 
 # GoMind's "Common Tool Error Codes" for what the proxy itself finds.
 _GOMIND_CODES: Final = {
-    codes.UNKNOWN_TOOL: codes.RESOURCE_NOT_FOUND,
-    codes.CONTAINER_INVOCATION: codes.INVALID_REQUEST,
-    codes.CONTAINER_NOT_EXPANDED: codes.INVALID_REQUEST,
-    codes.TOKEN_REQUIRED: codes.UNAUTHORIZED,
-    codes.UPSTREAM_TIMEOUT: codes.REQUEST_TIMEOUT,
-    codes.UPSTREAM_UNAVAILABLE: codes.SERVICE_UNAVAILABLE,
-    codes.UPSTREAM_BAD_ANSWER: codes.SERVICE_UNAVAILABLE,
-    codes.CIRCUIT_OPEN: codes.SERVICE_UNAVAILABLE,
-    codes.OVERLOADED: codes.SERVICE_UNAVAILABLE,
-    codes.RESTARTING: codes.SERVICE_UNAVAILABLE,
-}
+    codes.UNKNOWN_TOOL: codes.RESOURCE_NOT_FOUND, codes.CONTAINER_INVOCATION: codes.INVALID_REQUEST,
+    codes.CONTAINER_NOT_EXPANDED: codes.INVALID_REQUEST, codes.TOKEN_REQUIRED: codes.UNAUTHORIZED,
+    codes.UPSTREAM_TIMEOUT: codes.REQUEST_TIMEOUT, codes.UPSTREAM_UNAVAILABLE: codes.SERVICE_UNAVAILABLE,
+    codes.UPSTREAM_BAD_ANSWER: codes.SERVICE_UNAVAILABLE, codes.CIRCUIT_OPEN: codes.SERVICE_UNAVAILABLE,
+    codes.OVERLOADED: codes.SERVICE_UNAVAILABLE, codes.RESTARTING: codes.SERVICE_UNAVAILABLE,
+}  # fmt: skip
 
 
 def _choose_gomind_code(view: FailureView) -> ErrorCode:
@@ -224,9 +219,7 @@ def _hpd_errors(view: FailureView) -> list[JsonValue]:
     found = [_hpd_error(shown, result) for shown in view.shown]
     if view.full or not (result.escalated or result.repeated):
         return found
-    for (
-        error
-    ) in found:  # the guidance is the whole feedback: the words of each are shortened, and a large value is left out
+    for error in found:  # the guidance is the whole feedback: words are shortened, and a large value is left out
         value = error["attempted_value"]
         if isinstance(value, dict | list) and len(parts.write_body(value)) > _BRIEF:
             error["attempted_value"] = "<object>" if isinstance(value, dict) else "<list>"

@@ -269,9 +269,7 @@ class _Sketch:
         return None
 
     def plain(self, parts: tuple[Node, ...], site: Site, depth: int) -> Iterator[JsonValue]:
-        null = (
-            " or null" if "null" in site.types else ""
-        )  # null is never drawn for what was wrong: it may clear a field
+        null = " or null" if "null" in site.types else ""  # never drawn for what was wrong: it may clear a field
         if "string" in site.types:
             form = next((str(part.get("format")) for part in parts if part.has("format")), "string")
             yield f"<{form}{null}>"

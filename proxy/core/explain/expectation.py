@@ -32,20 +32,12 @@ _MAX_LIMIT: Final = 60
 
 # keyword -> how its limit reads behind the type
 _LIMITS: Final = (
-    ("minimum", "at least {}"),
-    ("exclusiveMinimum", "greater than {}"),
-    ("maximum", "at most {}"),
-    ("exclusiveMaximum", "less than {}"),
-    ("multipleOf", "multiple of {}"),
-    ("minLength", "min length {}"),
-    ("maxLength", "max length {}"),
-    ("minItems", "at least {} items"),
-    ("maxItems", "at most {} items"),
-    ("minProperties", "at least {} fields"),
-    ("maxProperties", "at most {} fields"),
-    ("format", "format {}"),
+    ("minimum", "at least {}"), ("exclusiveMinimum", "greater than {}"), ("maximum", "at most {}"),
+    ("exclusiveMaximum", "less than {}"), ("multipleOf", "multiple of {}"), ("minLength", "min length {}"),
+    ("maxLength", "max length {}"), ("minItems", "at least {} items"), ("maxItems", "at most {} items"),
+    ("minProperties", "at least {} fields"), ("maxProperties", "at most {} fields"), ("format", "format {}"),
     ("pattern", "pattern {}"),
-)
+)  # fmt: skip
 
 
 def write_literal(value: JsonValue) -> str:

@@ -192,14 +192,9 @@ class _Size:
 
 _WHOLE: Final = _Size(MAX_DEPTH, _MAX_KEYS, True)
 _ACCEPTS: Final = (
-    _Size(8, _ALL_KEYS, True),
-    _Size(MAX_DEPTH, _ALL_KEYS, True),
-    _Size(2, _ALL_KEYS, True),
-    _Size(1, _ALL_KEYS, True),
-    _Size(2, _ALL_KEYS, False),
-    _Size(1, _ALL_KEYS, False),
-    _Size(0, _ALL_KEYS, False),
-)
+    _Size(8, _ALL_KEYS, True), _Size(MAX_DEPTH, _ALL_KEYS, True), _Size(2, _ALL_KEYS, True),
+    _Size(1, _ALL_KEYS, True), _Size(2, _ALL_KEYS, False), _Size(1, _ALL_KEYS, False), _Size(0, _ALL_KEYS, False),
+)  # fmt: skip
 
 
 def write_accepts(node: Node, wanted: Wanted) -> tuple[str, ...]:

@@ -94,16 +94,13 @@ _TYPE_HINTS: Final = {
     ("null", ""): "null is not allowed here: send a value, or leave an optional field out.",
     ("string", "integer"): "Send a whole number without quotes or units.",
     ("string", "number"): "Send the bare number, without quotes, units or separators.",
-    ("string", "boolean"): "Send true or false without quotes.",
-    ("string", "array"): "Send a JSON array, not text.",
+    ("string", "boolean"): "Send true or false without quotes.", ("string", "array"): "Send a JSON array, not text.",
     ("string", "object"): "Send a JSON object, not text.",
     ("number", "integer"): "Send a whole number; it is not rounded for you.",
-    ("array", "object"): "Send one object, not a list.",
-    ("array", ""): "Send one value, not a list.",
-    ("object", "string"): "Send text, not an object.",
-    ("object", "array"): "Send a JSON array.",
+    ("array", "object"): "Send one object, not a list.", ("array", ""): "Send one value, not a list.",
+    ("object", "string"): "Send text, not an object.", ("object", "array"): "Send a JSON array.",
     ("boolean", "string"): "Send text in quotes.",
-}
+}  # fmt: skip
 
 # The hint that replaces another where a list holds several values.
 _OF_SEVERAL: Final = {
@@ -333,26 +330,17 @@ def make_other_violation(broken: BrokenKeyword, value: JsonValue) -> Iterator[Vi
 OWN_WORDS: Final = frozenset({"required", "type", "enum", "const", *_BOUNDS})
 # format -> what a value of it looks like, and what is often missing
 _FORMATS: Final = {
-    "date-time": "For example 2026-12-01T09:00:00Z.",
-    "date": "For example 2026-12-01.",
-    "time": "For example 09:00:00Z.",
-    "duration": "For example PT1H30M.",
-    "email": "For example ann@example.org.",
-    "idn-email": "For example ann@example.org.",
-    "hostname": "For example www.example.org.",
-    "idn-hostname": "For example www.example.org.",
-    "ipv4": "For example 192.0.2.1.",
-    "ipv6": "For example 2001:db8::1.",
-    "uri": "For example https://example.org/path: begin with the scheme.",
+    "date-time": "For example 2026-12-01T09:00:00Z.", "date": "For example 2026-12-01.",
+    "time": "For example 09:00:00Z.", "duration": "For example PT1H30M.", "email": "For example ann@example.org.",
+    "idn-email": "For example ann@example.org.", "hostname": "For example www.example.org.",
+    "idn-hostname": "For example www.example.org.", "ipv4": "For example 192.0.2.1.",
+    "ipv6": "For example 2001:db8::1.", "uri": "For example https://example.org/path: begin with the scheme.",
     "uri-reference": "For example /path or https://example.org/path.",
     "iri": "For example https://example.org/path: begin with the scheme.",
-    "iri-reference": "For example /path or https://example.org/path.",
-    "uri-template": "For example /users/{id}.",
-    "uuid": "For example 123e4567-e89b-12d3-a456-426614174000.",
-    "json-pointer": "For example /items/0.",
-    "relative-json-pointer": "For example 1/name.",
-    "regex": "For example ^[a-z]+$.",
-}
+    "iri-reference": "For example /path or https://example.org/path.", "uri-template": "For example /users/{id}.",
+    "uuid": "For example 123e4567-e89b-12d3-a456-426614174000.", "json-pointer": "For example /items/0.",
+    "relative-json-pointer": "For example 1/name.", "regex": "For example ^[a-z]+$.",
+}  # fmt: skip
 _ZONE: Final = "Add a time zone: Z or +01:00."
 _HAS_ZONE: Final = re.compile(r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})$")
 
@@ -380,17 +368,10 @@ def _bound_hint(keyword: str, limit: JsonValue, value: JsonValue) -> str:
 
 
 WORDS: Final[Mapping[str, Word]] = {
-    "required": _word_required,
-    "dependentRequired": _dependent,
-    "dependencies": _dependent,
-    "type": _type,
-    "enum": _choice,
-    "const": _choice,
-    "uniqueItems": _word_repeated,
-    "propertyNames": _names,
-    "not": _forbidden,
+    "required": _word_required, "dependentRequired": _dependent, "dependencies": _dependent, "type": _type,
+    "enum": _choice, "const": _choice, "uniqueItems": _word_repeated, "propertyNames": _names, "not": _forbidden,
     **dict.fromkeys(("contains", "minContains", "maxContains"), _contains),
     **dict.fromkeys(("additionalProperties", "unevaluatedProperties"), _unknown),
     **dict.fromkeys(("additionalItems", "items", "unevaluatedItems"), _unknown),
     **dict.fromkeys(_BOUNDS, _word_bound),
-}
+}  # fmt: skip

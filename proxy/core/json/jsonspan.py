@@ -59,8 +59,7 @@ def replace_value(text: bytes, path: Pointer, new: bytes) -> bytes:
 
 
 def replace_values(text: bytes, changes: Mapping[Pointer, bytes]) -> bytes:
-    """The text with the values at these places replaced, in one pass. Raises LookupError if a place does not
-    exist."""
+    """The text with the values at these places replaced, in one pass. Raises LookupError for a place without one."""
     if () in changes:
         return replace_value(text, (), changes[()])
     tree: dict[str | int, Any] = {}

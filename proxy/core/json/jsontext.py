@@ -175,8 +175,11 @@ _TYPE_NAMES: Final = {type(None): "null", bool: "boolean", int: "integer", str: 
 
 def name_json_type(value: JsonValue) -> str:
     """The JSON Schema type name of a value; a number without fraction is "integer" whatever its spelling."""
-    found = next((_TYPE_NAMES[kind] for kind in type(value).__mro__ if kind in _TYPE_NAMES), None)
-    return found or ("integer" if is_integral_number(value) else "number")
+    name = _TYPES.get(type(value)) or next((name for kind, name in _TYPES.items() if isinstance(value, kind)), "")
+    return name or ("integer" if is_integral_number(value) else "number")
+
+
+_TYPES: Final = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
 
 
 def is_integral_number(value: JsonValue) -> bool:

@@ -48,8 +48,7 @@ def list_refused_defaults(schemas: Schemas) -> tuple[str, ...]:
 
 
 def describe_gaps(check: Check) -> str:
-    """Returns what a foreign schema surely means and does not guard, and what no value can satisfy: at most three
-    remarks, or ''."""
+    """Returns what a foreign schema surely means and does not guard, and what no value satisfies: three remarks."""
     remarks = [(each.path, f"{each.message} ({each.hint})") for each in lint(check.schemas) if each.is_grave] + [
         (node.path, f"{message} ({remedy})")
         for node, message, remedy in list_unsatisfiable(check)

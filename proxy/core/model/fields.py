@@ -48,8 +48,7 @@ NO_NAMES: Final = FieldNames((), is_shared=True)
 
 
 class Fields(tuple[tuple[str, str], ...]):
-    """`Headers` with an index by name (lower case), built on first use. `names` are those of a client's request, else
-    `NO_NAMES`."""
+    """`Headers` with an index by name (lower case), built on first use. `names`: those of a client, else `NO_NAMES`."""
 
     names = NO_NAMES
 
@@ -67,8 +66,7 @@ _OF_A_NAME: Final = re.compile(r"[^0-9a-z]")
 
 
 def fold_header(name: str) -> str:
-    """The name of a header as gateways of CGI's kind read it (RFC 3875 section 4.1.18): `X_Lim` and, in some, `X.Lim`
-    for `X-Lim`."""
+    """A header's name as gateways of CGI's kind read it (RFC 3875 section 4.1.18): `X_Lim`, `X.Lim` are `X-Lim`."""
     return _OF_A_NAME.sub("_", name.lower())
 
 

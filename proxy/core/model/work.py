@@ -30,13 +30,11 @@ from proxy.core.model.values import JsonValue
 T = TypeVar("T")
 
 # Characters of text that cost as much as one value.
-_CHARACTERS: Final = 100
+CHARACTERS: Final = 100
 
-# The budget of a call that is judged on the event loop, at most 50 ms: one that takes more is judged again in a child
-# process.
+# The budget of a call that is judged on the event loop, at most 50 ms: a child process judges one that takes more.
 ON_EVENT_LOOP: Final = 20_000
-# The budget of the largest call: two to four seconds of an ordinary machine, within the time that a child process has
-# for it.
+# The budget of the largest call: two to four seconds of an ordinary machine, less than a child process has for it.
 CALL: Final = 2_000_000
 # The most work of any call, at most a fifth of a second, and the work that it may take beside for each of its values. A
 # schema that makes few values expensive takes no more than this.
@@ -53,6 +51,10 @@ REPORTING_BRANCHES: Final = 1_000
 # An example or a signature in an answer has to be short, and is made while a client waits.
 SKETCHING: Final = 20_000
 WRITING_SIGNATURE: Final = 500
+
+
+# The types whose values always cost one unit.
+SINGLE: Final = frozenset((bool, int, float, type(None)))
 
 
 class TooMuchWorkError(Exception):
@@ -77,11 +79,7 @@ class Work:
 
     def look(self, value: JsonValue) -> None:
         """Uses up the cost of examining a whole value once."""
-        kind = type(value)
-        if kind is str:
-            self.left -= 1 + len(value) // _CHARACTERS
-        else:
-            self.left -= self.size(value) if kind is dict or kind is list else 1
+        self.left -= 1 if type(value) in SINGLE else self.size(value)
         if self.left < 0:
             raise TooMuchWorkError
 
@@ -89,7 +87,7 @@ class Work:
         """Values inside a value, itself included; long text counts for several."""
         kind = type(value)
         if kind is str:
-            return 1 + len(value) // _CHARACTERS
+            return 1 + len(value) // CHARACTERS
         if kind is not dict and kind is not list:
             return 1
         known = self._sizes.get(id(value))
@@ -97,9 +95,10 @@ class Work:
             return known[1]
         total = 1 + len(value)
         for item in value.values() if kind is dict else value:
-            inner = type(item)
+            inner = item.__class__
             if inner is str:
-                total += len(item) // _CHARACTERS
+                if len(item) >= CHARACTERS:
+                    total += len(item) // CHARACTERS
             elif inner is dict or inner is list:
                 total += self.size(item) - 1
         self._sizes[id(value)] = (value, total)

@@ -20,7 +20,8 @@ from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
 from proxy.core.json.jsontext import are_equal
 from proxy.core.model.values import ABSENT, JsonValue, Pointer, Repair, value_class
-from proxy.core.model.work import REPAIRING, TooMuchWorkError, Work, borrow_work
+from proxy.core.model.work import REPAIRING, SINGLE, TooMuchWorkError, Work, borrow_work
+from proxy.core.repair.fast_repair import CHOICES, FIT, OF_KEYS, READ, repair_plainly
 from proxy.core.repair.respell import WRAPPER_RULES, respell_integers, respell_keys, unwrap
 from proxy.core.rules.branches import Ambiguity, Fit, select_branches
 from proxy.core.rules.facts import (
@@ -39,13 +40,6 @@ from proxy.core.schema.nodes import Node
 _MAX_PATH: Final = 64
 # The most rounds over one object. A change may make another one possible (in a union's branch, in an `if`).
 _MAX_ROUNDS: Final = 4
-# The cost of fitting one value to one node, apart from the judge.
-_FIT: Final = 5
-# Characters of JSON text that one unit of work reads; a text that has to be repaired is read character by character.
-_READ: Final = 5
-# Words of an enum that one unit of work looks through.
-_CHOICES: Final = 10
-_OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
 _CONTAINERS: Final = (dict, list)
 _Names = frozenset[str]
 Step = Callable[[tuple[Node, ...], JsonValue, Pointer, _Names], Changed]
@@ -78,7 +72,8 @@ def repair(
     try:
         with borrow_work(limit) as work:
             run = _Run(check, policy, work, tool)
-            fitted = run.arguments(value, refused=refused)
+            plain = repair_plainly(check, value, policy.rules, tool, work) if refused else None
+            fitted = run.arguments(value, refused=refused) if plain is None else Fit(*plain, True)
             if fitted.accepted and not KEY_RULES.isdisjoint([made.rule for made in fitted.repairs]):
                 # No half repair: every other undeclared key that folds to a declared one is renamed too, at any depth.
                 renamed, repairs = respell_keys(check, fitted.value, policy)
@@ -108,7 +103,10 @@ class _Run:
         self.memo: dict[tuple[int, int, Pointer, frozenset[str]], tuple[JsonValue, Fit]] = {}
 
     def accepts(self, node: Node, value: JsonValue) -> bool:
-        self.work.look(value)
+        work = self.work
+        work.left -= 1 if type(value) in SINGLE else work.size(value)
+        if work.left < 0:
+            raise TooMuchWorkError
         judge = self.judges.get(node)
         return judge(value) if judge is not None else self.check.accepts_at(node, value)
 
@@ -131,12 +129,11 @@ class _Run:
 
     # --- one value at one node ----------------------------------------------------------------------------------
     def fit(self, node: Node, value: JsonValue, path: Pointer, rules: frozenset[str], *, refused: bool = False) -> Fit:
-        """The value as the node accepts it, or as far as the rules reach. `refused`: the judge has refused it here
-        already."""
+        """The value as the node accepts it, or as far as the rules reach. `refused`: it was refused here before."""
         key = (id(node), id(value), path, rules)
         if (known := self.memo.get(key)) is not None:
             return known[1]
-        self.work.left -= _FIT  # counted in place, here and below: most refused values come by
+        self.work.left -= FIT  # counted in place, here and below: most refused values come by
         if self.work.left < 0:
             raise TooMuchWorkError
         fitted: Fit | None = None
@@ -157,16 +154,15 @@ class _Run:
         if applicable is None:
             return None
         rules, site, notations = applicable
-        self.work.left -= _FIT
+        self.work.left -= FIT
         if self.work.left < 0:
             raise TooMuchWorkError
-        choosing = 0 if site.choices is None else len(site.choices) // _CHOICES
-        reading = choosing + (len(value) // _READ if isinstance(value, str) else 0)
+        choosing = 0 if site.choices is None else len(site.choices) // CHOICES
         partial: Fit | None = None
         found: list[tuple[Rule, Fit]] = []
         for rule, read in notations:
-            if cost := reading if rule.nests else choosing:
-                self.work.spend(cost)
+            if choosing or rule.nests:
+                self.work.spend(choosing + (len(value) // READ if rule.nests and isinstance(value, str) else 0))
             result = read(value, site)
             if result is None:
                 continue
@@ -175,8 +171,8 @@ class _Run:
                 found.append((rule, fitted))
             elif fitted is not None and rule.reads:
                 partial = partial or fitted
-        if not found:
-            return partial
+        if len(found) < 2:
+            return found[0][1] if found else partial
         if len(meanings := self.meanings([fitted for _, fitted in found])) == 1:
             return meanings[0]
         self.note(*((rule.name, fitted.value) for rule, fitted in found), path=path)
@@ -258,7 +254,7 @@ class _Run:
     def steps(self, nodes: tuple[Node, ...], rules: _Names) -> Iterator[Step]:
         """The steps of a round that can change anything under these schemas and rules: each gives the value, the same
         object if nothing changed, and its repairs."""
-        if not rules.isdisjoint(_OF_KEYS):
+        if not rules.isdisjoint(OF_KEYS):
             yield self.keys
         yield self.children
         for node in nodes:

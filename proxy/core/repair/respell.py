@@ -74,9 +74,9 @@ def unwrap(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit | Non
 
 def unwrap_arguments(run: Run, value: dict[str, JsonValue], path: Pointer) -> Fit | None:
     """The inner object of `{"arguments": {...}}`, if it is the only meaning. `path`: the wrappers removed before."""
-    known = list_declared(run.check.root.always)
     if len(value) != 1 or len(path) >= _MAX_WRAPPERS or "unwrap_arguments" not in run.policy.rules:
         return None
+    known = list_declared(run.check.root.always)
     ((key, inner),) = value.items()
     if key in known or (key not in WRAPPER_KEYS and key != run.tool):
         return None
@@ -99,7 +99,10 @@ def unwrap_call(run: Run, value: dict[str, JsonValue] | list[JsonValue]) -> Fit 
     else beside it. The shapes are those of OpenAI, Anthropic, LangChain and their kin."""
     if "call_envelope" not in run.policy.rules or not run.tool:
         return None
-    path, inner = _find_call(value, run.tool, folds="tool_name_fold" in run.policy.rules) or ((), None)
+    call = _find_call(value, run.tool, folds="tool_name_fold" in run.policy.rules)
+    if call is None:
+        return None
+    path, inner = call
     made: tuple[Repair, ...] = (Repair("call_envelope", path),)
     if isinstance(inner, str):
         inner, read = _read_object(run, inner, path)

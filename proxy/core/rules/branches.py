@@ -55,8 +55,7 @@ def list_discriminators(branches: tuple[Node, ...], value: JsonValue) -> list[tu
 
 
 def list_shared_choices(branches: tuple[Node, ...]) -> list[tuple[str, tuple[JsonValue, ...]]]:
-    """The properties that distinguish branches, with all their texts: every branch requires them and lists texts for
-    them."""
+    """The properties that distinguish branches, with their texts: every branch requires them and lists such texts."""
     if len(branches) < 2:
         return []
     found = []

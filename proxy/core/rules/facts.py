@@ -246,8 +246,7 @@ def nodes_at(check: Check, path: Pointer) -> list[Node]:
 
 # --- the rules of a place ---------------------------------------------------------------------------------------------
 
-# The names of the rules that are on at a place, the facts that they see, and those that apply there with the functions
-# that read.
+# The names of the rules that are on at a place, the facts that they see, and those that apply, with their functions.
 ApplicableRules = tuple[frozenset[str], Site, tuple[tuple[Rule, Read], ...]]
 
 

@@ -80,8 +80,7 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[A-Za-z_]\w*\])+",
 def _nest_dotted(
     nodes: tuple[Node, ...], value: dict[str, JsonValue], unknown: list[str], work: Work
 ) -> dict[str, JsonValue] | None:
-    """The object with every undeclared key at the place that it spells; None if one spells none, or one that was
-    sent."""
+    """The object with every undeclared key at the place that it spells; None if one spells none or a sent one."""
     made = {key: item for key, item in value.items() if key not in unknown}
     for key in unknown:
         if _DOTTED.fullmatch(key) is None:

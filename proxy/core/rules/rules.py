@@ -256,11 +256,8 @@ _TABLE: Final = (
 # Rules of earlier versions, each with what takes its place.
 REMOVED: Final[Mapping[str, str]] = {
     "wrap_single": "`wrap_object` and `wrap_pinned` (at `standard`), `wrap_scalar` (at `lenient`) or `wrap_text`",
-    "key_word": "`aliases` on the tool",
-    "key_prefix": "`aliases` on the tool",
-    "python_list": "`python_literal`",
-    "empty_optional": "nothing: an empty text is a value",
-    "null_word_optional": "nothing: a word is a value",
+    "key_word": "`aliases` on the tool", "key_prefix": "`aliases` on the tool", "python_list": "`python_literal`",
+    "empty_optional": "nothing: an empty text is a value", "null_word_optional": "nothing: a word is a value",
     "default_optional": "nothing: correct the `default` of the schema",
     "split_integers": "nothing: the answer says to send a list",
     "unwrap_any": "`unwrap_arguments`, for the names that mean arguments",
@@ -268,7 +265,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "schema_shaped": "nothing: the answer says to send the value",
     "typed_value": "nothing: the answer says to send the value",
     "list_level": "nothing: the answer says which list is expected",
-}
+}  # fmt: skip
 
 RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}
 
@@ -302,8 +299,7 @@ def select_rules(level: str, switches: Mapping[str, bool] | None = None, *, list
 
 
 def list_unknown_switches(written: JsonValue) -> tuple[str, ...]:
-    """The entries of an `x-repair` (`on`, `off`, true, false, or a list of rules that stay on) that are not known
-    rules."""
+    """The unknown rules in an `x-repair` (`on`, `off`, true, false, or a list of rules that stay on)."""
     if isinstance(written, bool) or written in ("on", "off"):
         return ()
     if not isinstance(written, list):

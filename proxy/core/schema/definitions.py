@@ -14,11 +14,9 @@ TYPE_NAMES: Final[Mapping[str, str | None]] = {
     **dict.fromkeys(("float", "float32", "float64", "double", "decimal"), "number"),
     **dict.fromkeys(("int", "int8", "int16", "int32", "int64", "long", "short", "byte"), "integer"),
     **dict.fromkeys(("uint", "uint8", "uint16", "uint32", "uint64"), "integer"),
-    **dict.fromkeys(("str", "char", "text"), "string"),
-    **dict.fromkeys(("dict", "map", "hashmap"), "object"),
-    **dict.fromkeys(("list", "tuple", "arraylist"), "array"),
-    "bool": "boolean", "none": "null", "any": None,
-}  # fmt: skip
+    **dict.fromkeys(("str", "char", "text"), "string"), **dict.fromkeys(("dict", "map", "hashmap"), "object"),
+    **dict.fromkeys(("list", "tuple", "arraylist"), "array"), "bool": "boolean", "none": "null", "any": None,
+}  # fmt: skip  # fmt: skip
 
 # Keys that an entry of a flat parameter list may have besides the schema keywords.
 ENTRY_WORDS: Final = frozenset({"name", "required", "example"})

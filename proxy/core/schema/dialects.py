@@ -169,8 +169,7 @@ def _respell_nullable(schema: dict[str, JsonValue]) -> bool:
 def map_subschemas(
     schema: dict[str, JsonValue], change: Callable[[Pointer, JsonValue], JsonValue]
 ) -> dict[str, JsonValue]:
-    """A copy of a schema with each direct subschema as `change` makes it of its steps and itself; the rest is
-    shared."""
+    """A copy of a schema with each direct subschema as `change` makes it of its steps and itself, else shared."""
     changed = dict(schema)
     for step, child in list_subschemas(schema):
         keyword, made = str(step[0]), change(step, child)

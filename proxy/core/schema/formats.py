@@ -201,31 +201,26 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
 
 
+def _is_unicode_hostname(host: str) -> bool:
+    return is_idn_hostname(normalize("NFC", host))
+
+
 # Format -> the first draft that knows it, and its function.
 _FORMATS: Final[Mapping[str, tuple[Draft, Callable[[str], bool]]]] = {
     "date": (Draft.D4, is_date),
     "date-time": (Draft.D4, lambda text: text[10:11] in ("T", "t") and is_date(text[:10]) and is_time(text[11:])),
     "duration": (Draft.D2019, _matches(_DURATION)),
-    "email": (Draft.D4, partial(_is_mail, local=_LOCAL, is_host=is_hostname)),
-    "hostname": (Draft.D4, is_hostname),
-    "idn-email": (
-        Draft.D4,
-        partial(_is_mail, local=_IDN_LOCAL, is_host=lambda host: is_idn_hostname(normalize("NFC", host))),
-    ),
-    "idn-hostname": (Draft.D7, is_idn_hostname),
-    "ipv4": (Draft.D4, is_ipv4),
-    "ipv6": (Draft.D4, is_ipv6),
+    "email": (Draft.D4, partial(_is_mail, local=_LOCAL, is_host=is_hostname)), "hostname": (Draft.D4, is_hostname),
+    "idn-email": (Draft.D4, partial(_is_mail, local=_IDN_LOCAL, is_host=_is_unicode_hostname)),
+    "idn-hostname": (Draft.D7, is_idn_hostname), "ipv4": (Draft.D4, is_ipv4), "ipv6": (Draft.D4, is_ipv6),
     "iri": (Draft.D7, partial(_is_reference, wide=True, absolute=True)),
     "iri-reference": (Draft.D7, partial(_is_reference, wide=True, absolute=False)),
-    "json-pointer": (Draft.D6, _matches(_POINTER)),
-    "regex": (Draft.D4, is_pattern),
-    "relative-json-pointer": (Draft.D7, _matches(_RELATIVE_POINTER)),
-    "time": (Draft.D4, is_time),
+    "json-pointer": (Draft.D6, _matches(_POINTER)), "regex": (Draft.D4, is_pattern),
+    "relative-json-pointer": (Draft.D7, _matches(_RELATIVE_POINTER)), "time": (Draft.D4, is_time),
     "uri": (Draft.D4, partial(_is_reference, wide=False, absolute=True)),
     "uri-reference": (Draft.D6, partial(_is_reference, wide=False, absolute=False)),
-    "uri-template": (Draft.D6, is_uri_template),
-    "uuid": (Draft.D2019, _matches(_UUID)),
-}
+    "uri-template": (Draft.D6, is_uri_template), "uuid": (Draft.D2019, _matches(_UUID)),
+}  # fmt: skip
 
 
 def list_formats(draft: Draft) -> list[str]:

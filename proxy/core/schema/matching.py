@@ -209,8 +209,7 @@ def make_matcher(pattern: str) -> Matcher:
 
 
 def match_any(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
-    """A function that says whether any of several patterns matches, in one search; None if the patterns cannot be
-    joined."""
+    """A function that says whether any of several patterns matches, in one search; None if they cannot be joined."""
     if any(_NOT_JOINED.search(pattern) for pattern in patterns):
         return None
     try:

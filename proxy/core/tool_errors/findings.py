@@ -276,11 +276,9 @@ _MESSAGES: Final[dict[ViolationCode, str]] = {
     codes.INVALID_JSON: "The tool could not read the arguments as JSON",
     codes.UNKNOWN_FIELD: "Unknown field '{name}'",
     codes.ARRAY_LENGTH: "The tool refuses the array's length or content",
-    codes.PATTERN_MISMATCH: "Value doesn't match the tool's pattern",
-    codes.ENUM_MISMATCH: "Invalid enum value",
-    codes.STRING_LENGTH: "The tool refuses the string's length",
-    codes.FORMAT_MISMATCH: "Invalid format",
-}
+    codes.PATTERN_MISMATCH: "Value doesn't match the tool's pattern", codes.ENUM_MISMATCH: "Invalid enum value",
+    codes.STRING_LENGTH: "The tool refuses the string's length", codes.FORMAT_MISMATCH: "Invalid format",
+}  # fmt: skip
 # The same, if no field is named.
 _WHOLE_MESSAGES: Final[dict[ViolationCode, str]] = {
     **_MESSAGES,

@@ -18,8 +18,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 from proxy.core.tool_errors.error_body import ErrorBody, find_code_of_kind
 
-# One place in a framework's spelling: `WeatherRequest.lat`, `/lat`, `$.stops[1].lat`, or a list of steps. A step `*` is
-# any item of a list.
+# One place as a framework spells it: `WeatherRequest.lat`, `/lat`, `$.stops[1].lat`, a list of steps; `*` is any item.
 Place = str | tuple[str | int, ...]
 
 # The most claims of one body; further ones add nothing.
