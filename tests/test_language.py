@@ -18,7 +18,7 @@ MOST: Final = {
     "docs/evidence": 156,
     "proxy": 14,
     "proxy/config": 11,
-    "proxy/core": 4,
+    "proxy/core": 1,
     "proxy/extensions/correction": 1,
     "proxy/server": 1,
     "tests": 5,

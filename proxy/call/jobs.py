@@ -153,7 +153,7 @@ def _restore(usual: Any, described: Any) -> Any:
     """The value of which `_describe` wrote the description; `usual` is another value of its type."""
     if is_dataclass(usual) and not isinstance(usual, type):
         return replace(usual, **{name: _restore(getattr(usual, name), item) for name, item in described.items()})
-    return type(usual)(described) if isinstance(usual, StrEnum | frozenset | tuple) else described
+    return type(usual)(described) if isinstance(usual, (StrEnum, frozenset, tuple)) else described
 
 
 @lru_cache(MOST_SHARED)
@@ -235,9 +235,9 @@ def _is_short(value: JsonValue) -> bool:
     """Returns whether a value is sent along: reading all arguments again to find it would cost far more memory."""
     if isinstance(value, str):
         return len(value) <= _SHORT
-    if isinstance(value, dict | list):
+    if isinstance(value, (dict, list)):
         parts = [*value, *value.values()] if isinstance(value, dict) else value
-        return len(parts) <= _FEW and not any(isinstance(part, dict | list) or not _is_short(part) for part in parts)
+        return len(parts) <= _FEW and not any(isinstance(part, (dict, list)) or not _is_short(part) for part in parts)
     return True
 
 

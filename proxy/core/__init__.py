@@ -21,15 +21,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AcceptedCall",
-    "AppliedRepair",
-    "CallError",
-    "CallPolicy",
-    "CompiledTool",
-    "RejectedCall",
-    "SchemaError",
+    "AcceptedCall", "AppliedRepair", "CallError", "CallPolicy", "CompiledTool", "RejectedCall", "SchemaError",
     "compile_tool",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

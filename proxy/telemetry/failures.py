@@ -79,7 +79,8 @@ class KeptFailure:
         length = 0
         for each in self.violations:
             length += len(each.message) + len(each.hint)
-            length += sum([len(step) for step in each.path if isinstance(step, str)])
+            for step in each.path:
+                length += len(step) if isinstance(step, str) else 0
         return length + (len(dumps(self.replaced)) if self.replaced else 0)
 
     def fields(self) -> Row:

@@ -259,7 +259,7 @@ def refusal(error: SearchGivenUp, value: JsonValue, node: Node) -> BrokenKeyword
         current, path = stack.pop()
         if current is error.text or (type(current) is dict and any(name is error.text for name in current)):
             return BrokenKeyword("pattern", path, holder)
-        if isinstance(current, dict | list):
+        if isinstance(current, (dict, list)):
             members = current.items() if isinstance(current, dict) else enumerate(current)
             stack.extend((item, (*path, step)) for step, item in members)
     return BrokenKeyword("pattern", (), holder)

@@ -49,13 +49,10 @@ from proxy.core.model.values import (
 )
 
 # The failures a differently written call can mend; each raises the attempt.
-RAISES_ATTEMPT: Final = frozenset(
-    code.name
-    for code in (
-        codes.INVALID_ARGUMENTS, codes.CONTAINER_INVOCATION, codes.CONTAINER_NOT_EXPANDED, codes.UNKNOWN_TOOL,
-        codes.UPSTREAM_REJECTED_ARGUMENTS, codes.BODY_TOO_LARGE,
-    )
-)  # fmt: skip
+RAISES_ATTEMPT: Final = frozenset(code.name for code in (
+    codes.INVALID_ARGUMENTS, codes.CONTAINER_INVOCATION, codes.CONTAINER_NOT_EXPANDED, codes.UNKNOWN_TOOL,
+    codes.UPSTREAM_REJECTED_ARGUMENTS, codes.BODY_TOO_LARGE,
+))  # fmt: skip
 
 # Bounds of one history, so that it stays under 10 KB whatever is sent (Acode NFR-004; tests/contract measures it).
 KEPT_ATTEMPTS: Final = 10

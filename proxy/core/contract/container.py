@@ -150,7 +150,7 @@ def advise_call(failure: Failure, decision: Decision, limits: FeedbackLimits) ->
     # Masked, shortened or cut text reads back as another value.
     is_short = len(hint) <= _LONGEST_HINT and clean_text(hint, len(hint), limits) == hint
     read = parse(shown.encode()) if is_short else ABSENT
-    is_whole = not isinstance(read, JsonProblem | Absent) and dumps(read) == dumps(value)
+    is_whole = not isinstance(read, (JsonProblem, Absent)) and dumps(read) == dumps(value)
     return replace(failure, hint=hint) if is_whole else failure
 
 

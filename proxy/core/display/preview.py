@@ -56,7 +56,7 @@ _LISTS: Final = (list, tuple)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits = _DEFAULT) -> bool:
-    """Whether any step of a path names a secret, by its own name or because the schema marks it."""
+    """Returns whether a step of a path names a secret, by its own name or because the schema marks it."""
     for step in path:
         if isinstance(step, str) and (step in limits.secret_names or is_short_name_secret(step[:LONGEST_NAME])):
             return True
@@ -160,7 +160,7 @@ def _show_number(value: JsonValue) -> str:
         return bytes(value)[: _LONGEST_NUMBER + 1].decode("ascii", "replace")
     if isinstance(value, float) and isfinite(value):
         return write_number(value)
-    if isinstance(value, float | Decimal):
+    if isinstance(value, (float, Decimal)):
         return str(value)
     return f"({type(value).__name__})"
 
@@ -290,7 +290,8 @@ def _reduce_scalar(value: JsonValue) -> JsonValue:
     if isinstance(value, float):
         return value if isfinite(value) else f"<{value}>"
     text = _show_number(value)
-    return value if isinstance(value, int | LosslessFloat) and len(text) <= _LONGEST_NUMBER else f"<{text.strip('()')}>"
+    is_whole = isinstance(value, (int, LosslessFloat)) and len(text) <= _LONGEST_NUMBER
+    return value if is_whole else f"<{text.strip('()')}>"
 
 
 def read_key(key: str, limits: FeedbackLimits) -> tuple[bool, bool]:
@@ -354,7 +355,7 @@ def make_hider(
         return Hider(tuple(_leaves(value, secret, limits)), limits.path_roots)
     if isinstance(value, str):
         text = value
-    elif not secret or value is None or isinstance(value, bool | Absent):
+    elif not secret or value is None or isinstance(value, (bool, Absent)):
         return _NOTHING  # a message may quote any number
     else:
         text = _show_number(value)
@@ -372,7 +373,7 @@ def _leaves(value: JsonValue, secret: bool, limits: FeedbackLimits) -> list[tupl
         if isinstance(item, dict):
             for key, inner in islice(item.items(), _HIDDEN_ENTRIES):
                 stack.append((inner, hidden or (isinstance(key, str) and _is_secret_key(key, limits))))
-        elif isinstance(item, list | tuple):
+        elif isinstance(item, (list, tuple)):
             stack += [(inner, hidden) for inner in item[:_HIDDEN_ENTRIES]]
         elif isinstance(item, str):
             found.add((item, hidden))

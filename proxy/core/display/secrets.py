@@ -260,9 +260,9 @@ def repeats_value(name: str, value: JsonValue) -> bool:
     while stack and looked_at < _MOST_LEAVES and len(folded) >= _FEWEST:
         item = stack.pop()
         looked_at += 1
-        if isinstance(item, dict | list):
+        if isinstance(item, (dict, list)):
             stack += item.values() if isinstance(item, dict) else item[:_MOST_LEAVES]
-        elif isinstance(item, str | int | float) and not isinstance(item, bool):
+        elif isinstance(item, (str, int, float)) and not isinstance(item, bool):
             leaf = _fold_letters(str(item))
             if folded in leaf or (len(leaf) > _FEWEST and leaf in folded):
                 return True

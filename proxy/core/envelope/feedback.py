@@ -314,7 +314,7 @@ def _mark_lines(
 ) -> list[str]:
     indent = "  " * len(path)
     remark = _write_remark(errors.get(path, []), view)
-    may_open = isinstance(value, dict | list) and len(path) < _DEPTH
+    may_open = isinstance(value, (dict, list)) and len(path) < _DEPTH
     # A container is written out only if an error lies inside it.
     if not may_open or not any(len(place) > len(path) and place[: len(path)] == path for place in errors):
         return [f"{indent}{label}{write_preview(value, view.result.limits, path=path)}{comma}{remark}"]

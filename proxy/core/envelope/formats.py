@@ -221,7 +221,7 @@ def _hpd_errors(view: FailureView) -> list[JsonValue]:
         return found
     for error in found:  # the guidance is the whole feedback: words are shortened, and a large value is left out
         value = error["attempted_value"]
-        if isinstance(value, dict | list) and len(parts.write_body(value)) > _BRIEF:
+        if isinstance(value, (dict, list)) and len(parts.write_body(value)) > _BRIEF:
             error["attempted_value"] = "<object>" if isinstance(value, dict) else "<list>"
         error["error_message"] = cut(error["error_message"], _BRIEF)
     return parts.cut_errors(found)

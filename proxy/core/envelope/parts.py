@@ -68,7 +68,7 @@ def list_errors(view: FailureView) -> list[JsonValue]:
 
 
 def _brief_words(shown: Shown) -> dict[str, JsonValue]:
-    """What an error says, expects and was sent (Acode FR-004, FR-006, FR-007), each within its share."""
+    """The words of an error and the value sent (Acode FR-004, FR-006, FR-007), each within its share."""
     words: dict[str, JsonValue] = {}
     widest = 1 if shown.is_plain else 6  # bytes of JSON that one character takes at most
     for key, room, text, each in (

@@ -8,7 +8,7 @@ that is open, a placeholder replaces the property that distinguishes the branche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
@@ -159,12 +159,11 @@ class _Sketch:
         kept = check.schemas.memos if check.linear else {}
         self.drawn: dict[tuple[int, int], tuple[JsonValue, int]] = kept.setdefault("drawings", {})
 
-    def is_accepted(self, schemas: Iterable[Node], value: JsonValue) -> bool:
+    def is_accepted(self, schemas: Sequence[Node], value: JsonValue) -> bool:
         """Returns whether every schema of a place accepts a value."""
-        is_wrong = value is WRONG or id(value) in self.holders
+        if value is WRONG or id(value) in self.holders:
+            return not schemas
         for schema in schemas:
-            if is_wrong:
-                return False
             self.work.look(value)
             judge = self.check.judges.get(schema)
             if not (judge(value) if judge is not None else self.check.accepts_at(schema, value)):
@@ -307,7 +306,7 @@ class _Sketch:
             item = given.get(key, ABSENT)
             if item is not ABSENT and item is not WRONG and self.is_accepted(schemas, item):
                 built[key] = item
-            elif key in wanted or item is WRONG or isinstance(item, dict | list):
+            elif key in wanted or item is WRONG or isinstance(item, (dict, list)):
                 drawn = self.draw(schemas[0], item, depth + 1) if schemas else "<value>"
                 if item is WRONG and drawn in ({}, []):  # an empty container would leave out what was sent
                     drawn = f"<{name_json_type(drawn)}>"
@@ -320,7 +319,7 @@ def _draw_listed(site: Site, sent: JsonValue) -> JsonValue:
     """Returns the only value that a place lists, or a placeholder for all that it takes. `ABSENT` if it lists none, and
     if the sent value is of a type that it takes beside them."""
     rest = list_unlisted_types(site)
-    if site.choices is None or site.free_text or (isinstance(sent, dict | list) and name_json_type(sent) in rest):
+    if site.choices is None or site.free_text or (isinstance(sent, (dict, list)) and name_json_type(sent) in rest):
         return ABSENT
     if len(site.choices) == 1 and not rest:
         return site.choices[0]
@@ -334,7 +333,7 @@ def _find_holders(value: JsonValue, holders: set[int]) -> bool:
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     found = False
     for item in members:
-        if item is WRONG or (isinstance(item, dict | list) and _find_holders(item, holders)):
+        if item is WRONG or (isinstance(item, (dict, list)) and _find_holders(item, holders)):
             found = True
     if found:
         holders.add(id(value))

@@ -232,7 +232,7 @@ def may_take(node: Node, value: JsonValue) -> bool:
 def write_default(member: Node) -> str:
     """Returns a hint with a property's default, if that is a plain value which the property takes; otherwise ''."""
     default = member.get("default")
-    if isinstance(default, dict | list) or default is None or default is ABSENT or is_sensitive(member):
+    if isinstance(default, (dict, list)) or default is None or default is ABSENT or is_sensitive(member):
         return ""
     if not may_take(member, default) or list_limits(member):
         return ""

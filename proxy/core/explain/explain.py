@@ -181,7 +181,7 @@ def _union(check: Check, broken: BrokenKeyword, value: JsonValue, root: JsonValu
         for inner in broken.branches[near]:
             found = _word_keyword(check, inner, find_value(root, inner.path), root, most)
             yield from (_name_alternatives(one, branches) if one.path == broken.path else one for one in found)
-    elif isinstance(value, dict | list):
+    elif isinstance(value, (dict, list)):
         yield _no_branch(check, broken, branches, value, root)
     else:
         choices, kind = read_facts(broken.node).site.choices or (), name_json_type(value)

@@ -217,7 +217,7 @@ def find_named_places(root: JsonValue, names: set[str]) -> dict[str, list[Pointe
             left -= 1
             if isinstance(step, str) and step in names and len(found[step]) < 3:
                 found[step].append((*path, step))
-            if isinstance(member, dict | list):
+            if isinstance(member, (dict, list)):
                 stack.append((member, (*path, step)))
     return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from math import isfinite
 from typing import Final, NamedTuple
 
 from proxy.core.check.validation import Check
@@ -77,11 +78,12 @@ class _Copy:
 
     def show(self, value: JsonValue, path: Pointer, *, is_secret: bool) -> JsonValue:
         self.left -= 1
-        if self.left < 0 or value is None or isinstance(value, bool):
+        kind = type(value)
+        if self.left < 0 or value is None or kind is bool or (kind is float and not is_secret and isfinite(value)):
             return value
-        if isinstance(value, _CONTAINERS):
+        if kind is dict or kind is list:
             return self.show_members(value, path, is_secret)
-        if isinstance(value, str) and value.startswith("<") and value.endswith(">") and value not in self.texts:
+        if kind is str and value.startswith("<") and value.endswith(">") and value not in self.texts:
             return value  # a placeholder
         if (not is_secret and sanitise_value(value, self.limits) == value) or self.is_listed(value, path):
             return value
@@ -116,7 +118,6 @@ class _Copy:
         return any(value in (read_facts(node).site.choices or ()) for node in nodes_at(self.check, path))
 
 
-_CONTAINERS: Final = (dict, list)
 _NOUNS: Final = {"string": "text", "array": "list", "object": "object"}
 
 

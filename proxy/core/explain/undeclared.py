@@ -200,7 +200,7 @@ def _find_homes(check: Check, root: JsonValue, path: Pointer) -> list[Pointer]:
             homes += [(*place, name)] if name in list_declared_at(check, place) else []
         if place == path[:-1] and isinstance(holder, dict):
             homes += _list_absent_homes(check, holder, place, name)
-        queue += [(item, (*place, step)) for step, item in list_members(holder) if isinstance(item, dict | list)]
+        queue += [(item, (*place, step)) for step, item in list_members(holder) if isinstance(item, (dict, list))]
     return [home for home in homes if home[: len(path)] != path and is_taken_at(check, home, value)]
 
 

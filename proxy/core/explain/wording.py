@@ -141,7 +141,8 @@ def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violatio
 
 def _find_bound(value: str, node: Node) -> str:
     """The bound that the number breaks which a text spells, in words; '' for none."""
-    read = string_to_number(value, read_facts(node).site) or string_to_integer(value, read_facts(node).site)
+    site = read_facts(node).site
+    read = string_to_number(value, site) or string_to_integer(value, site)
     for part in node.always if read is not None else ():
         for keyword, is_broken in _BROKEN_BY.items():
             limit = part.get(keyword)
@@ -193,22 +194,17 @@ def _choice(broken: BrokenKeyword, value: JsonValue) -> tuple[Violation]:
 
 def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: tuple[JsonValue, ...]) -> Violation:
     """VAL-008 for a value that is not listed; VAL-002 for one whose type no listed value has."""
-    if isinstance(value, dict | list) or value is None:
+    if isinstance(value, (dict, list)) or value is None:
         return make_type_violation(path, value, node)
-    texts, every, is_impossible = _read_choices(node, choices)
-    listed = every
+    texts, every, listed, exactly = _read_choices(node, choices)
     nearest = find_nearest(value, texts, slip=True) if isinstance(value, str) else None
-    exactly = EXACTLY[len(choices) != 1]
-    site = read_facts(node).site
-    if choices == site.choices and (rest := list_unlisted_types(site)):  # the list is one alternative among others
-        listed, exactly = f"{listed} or {describe_types(replace(site, types=rest))}", OR_ANOTHER
     if nearest is not None and len(nearest) > _LONGEST_SUGGESTION:
         nearest = None
     hint = f"Did you mean {write_literal(nearest)}?" if nearest is not None else _or_leave_out(exactly, value)
     parts = value.split(",") if isinstance(value, str) and len(path) < 2 else []
     if len(parts) > 1 and all(part.strip() in choices for part in parts):
         hint = _OF_SEVERAL["Send one value, not a list."]
-    if is_impossible:
+    if exactly == _IMPOSSIBLE:
         hint = _IMPOSSIBLE
     is_secret = is_sensitive(node) or is_secret_path(path)
     if isinstance(value, str) and not is_secret:
@@ -223,13 +219,18 @@ def make_choice_violation(path: Pointer, value: JsonValue, node: Node, choices: 
     return Violation(codes.ENUM_MISMATCH, path, message, listed, hint, value=value, quoted=shown)
 
 
-def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str], str, bool]:
-    """The texts among a place's choices, all choices in words, and whether none is of a type that the place takes."""
-    memo: dict[int, tuple[tuple[JsonValue, ...], list[str], str, bool]] = node.schemas.memos.setdefault("choices", {})
+def _read_choices(node: Node, choices: tuple[JsonValue, ...]) -> tuple[list[str], str, str, str]:
+    """The texts among a place's choices; all choices in words, without and with other types; and what to send."""
+    memo: dict[int, tuple[Any, list[str], str, str, str]] = node.schemas.memos.setdefault("choices", {})
     known = memo.get(id(node))
     if known is None or known[0] is not choices:
         texts = [choice for choice in choices[:LOOKED_AT] if isinstance(choice, str)]
-        known = memo[id(node)] = choices, texts, list_choices(choices), takes_nothing(node)
+        every, exactly, site = list_choices(choices), EXACTLY[len(choices) != 1], read_facts(node).site
+        listed = every
+        if choices == site.choices and (rest := list_unlisted_types(site)):  # the list is one alternative among others
+            listed, exactly = f"{every} or {describe_types(replace(site, types=rest))}", OR_ANOTHER
+        exactly = _IMPOSSIBLE if takes_nothing(node) else exactly
+        known = memo[id(node)] = choices, texts, every, listed, exactly
     return known[1:]
 
 
@@ -269,7 +270,7 @@ def _word_bound(broken: BrokenKeyword, value: JsonValue) -> tuple[Violation]:
         words = memo[id(node), keyword] = limit, shown, describe_expectation(node)
     limit, shown, expected = words
     code, template = _BOUNDS[keyword]
-    message = template.format(limit=shown, size=len(value) if isinstance(value, str | list | dict) else 0)
+    message = template.format(limit=shown, size=len(value) if isinstance(value, (str, list, dict)) else 0)
     hint = _or_leave_out(_bound_hint(keyword, limit, value), value)
     return (Violation(code, broken.path, message, expected, hint, value=value, keyword=keyword, limit=limit),)
 

@@ -136,13 +136,13 @@ def _write_value(value: JsonValue) -> str:
     if kind is bool:
         return "true" if value else "false"
     # The types that callers may use instead of those the reader gives.
-    if isinstance(value, float | Decimal):
+    if isinstance(value, (float, Decimal)):
         return write_number(float(value))
     if isinstance(value, str):
         return _quote(value)
     if isinstance(value, int):
         return str(int(value))
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, (dict, list, tuple)):
         return _write_value(dict(value) if isinstance(value, dict) else list(value))
     raise TypeError(f"{type(value).__name__} is not JSON")
 
@@ -157,7 +157,7 @@ def _write_canonically(value: JsonValue) -> str:
     if isinstance(value, dict):
         keys = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
         return "{" + ",".join([f"{_quote(key)}:{_write_canonically(value[key])}" for key in keys]) + "}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return "[" + ",".join([_write_canonically(item) for item in value]) + "]"
     if isinstance(value, FRACTIONS):
         number = make_decimal(value)
@@ -234,7 +234,7 @@ def are_equal(left: JsonValue, right: JsonValue) -> bool:
         return left.keys() == right.keys() and all(are_equal(item, right[key]) for key, item in left.items())
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(are_equal, left, right))
-    if isinstance(left, dict | list) or isinstance(right, dict | list):
+    if isinstance(left, (dict, list)) or isinstance(right, (dict, list)):
         return False
     return make_decimal(left) == make_decimal(right)
 

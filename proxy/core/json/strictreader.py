@@ -129,7 +129,7 @@ def _find_place(value: JsonValue, number: LosslessFloat) -> Pointer:
         for step, item in members:
             if item is number:
                 return (*path, step)
-            if isinstance(item, dict | list):
+            if isinstance(item, (dict, list)):
                 queue.append((item, (*path, step)))
     return ()
 

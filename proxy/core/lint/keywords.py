@@ -84,7 +84,7 @@ def list_misplaced(node: Node) -> Iterator[str]:
     properties = node.get("properties")
     for name, value in properties.items() if isinstance(properties, dict) else ():
         is_map = name in _MAPS and isinstance(value, dict) and bool(value) and value.keys().isdisjoint(KNOWN)
-        if (is_map and all(isinstance(each, dict | bool) for each in value.values())) or (
+        if (is_map and all(isinstance(each, (dict, bool)) for each in value.values())) or (
             name in _SWITCHES and isinstance(value, bool)
         ):
             yield name
@@ -118,7 +118,7 @@ def _refuses(keyword: str, value: JsonValue) -> bool:
     """Returns whether a keyword could refuse a value of its type."""
     if keyword == "uniqueItems":
         return value is True
-    return value not in (True, {}, []) if isinstance(value, bool | dict | list) else value != 0
+    return value not in (True, {}, []) if isinstance(value, (bool, dict, list)) else value != 0
 
 
 def _list_halves(node: Node, referenced: Set[int]) -> Iterator[tuple[str, str, str, bool]]:
@@ -340,7 +340,7 @@ def list_entry_findings(written: JsonValue) -> Iterator[Finding]:
     yield from findings
     if (
         not findings
-        and isinstance(written, list | dict)
+        and isinstance(written, (list, dict))
         and (entries or written == [])
         and not is_parameter_list(written)
     ):

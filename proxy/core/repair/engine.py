@@ -187,7 +187,7 @@ class _Run:
             made += tuple(Repair(name, path) for name in read[1])
         if self.accepts(node, candidate):
             return Fit(candidate, made, True)
-        holds_parts = isinstance(candidate, dict | list)
+        holds_parts = isinstance(candidate, (dict, list))
         allowed = rules if rule.nests and holds_parts else rules & rule.inside
         if not allowed:
             return None
@@ -325,9 +325,10 @@ class _Run:
         if is_plain and work.keys() <= declared.keys():  # each member has one schema: nearly every object
             self.work.spend(2 * len(work) + self.work.size(work) - 1)  # judging all of them is paid here
             for step, item in work.items():
-                judge = self.judges.get(declared[step])
-                if not (judge(item) if judge is not None else self.check.accepts_at(declared[step], item)):
-                    found.append((step, item, [declared[step]]))
+                node = declared[step]
+                judge = self.judges.get(node)
+                if not (judge(item) if judge is not None else self.check.accepts_at(node, item)):
+                    found.append((step, item, [node]))
             return found
         for step, item in work.items() if isinstance(work, dict) else enumerate(work):
             schemas = list_member_schemas(nodes, step, self.work)

@@ -138,7 +138,7 @@ def _find_call(value: JsonValue, tool: str, *, folds: bool) -> tuple[Pointer, Js
         if value.get("method") == MCP_METHOD and rest == {"method", "params"}:
             path, value = (*path, "params"), value["params"]
             continue
-        if len(rest) == 1 and rest <= OUTER_KEYS and isinstance(value[min(rest)], dict | list):
+        if len(rest) == 1 and rest <= OUTER_KEYS and isinstance(value[min(rest)], (dict, list)):
             path, value = (*path, min(rest)), value[min(rest)]
             continue
         names, arguments = sorted(rest & NAME_KEYS), sorted(rest & ARGUMENT_KEYS)
@@ -255,7 +255,7 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
     if is_wanted and (whole := make_integral(make_decimal(value))) is not None:
         repairs.append(Repair(RESPELT, path))
         return whole
-    if not isinstance(value, dict | list):
+    if not isinstance(value, (dict, list)):
         return value
     made = {
         step: _respell(list_member_schemas(nodes, step, work), item, (*path, step), repairs, work)
@@ -292,7 +292,7 @@ def respell_keys(check: Check, value: JsonValue, policy: RepairPolicy) -> tuple[
 def _respell_members(
     check: Check, nodes: tuple[Node, ...], value: JsonValue, path: Pointer, repairs: list[Repair], work: Work
 ) -> JsonValue:
-    if not isinstance(value, dict | list) or len(path) >= _MAX_PATH or _is_switched_off(_KEY_CASE, nodes):
+    if not isinstance(value, (dict, list)) or len(path) >= _MAX_PATH or _is_switched_off(_KEY_CASE, nodes):
         return value
     parts = list_alternatives(check, nodes, value, work)
     if isinstance(value, dict):

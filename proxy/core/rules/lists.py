@@ -64,7 +64,7 @@ def _has_item_key(value: JsonValue, site: Site) -> bool:
 
 def wrap_pinned(value: JsonValue, site: Site) -> Reading | None:
     """`"red"` -> `["red"]` if the items list it, or have a format that it has."""
-    if not _takes_list(site) or name_json_type(value) in site.types or isinstance(value, dict | list) or value is None:
+    if not _takes_list(site) or name_json_type(value) in site.types or isinstance(value, (dict, list)) or value is None:
         return None
     is_pinned = bool(site.item_choices) or (isinstance(value, str) and _is_pinned(value, site))
     parts = _split(value) if isinstance(value, str) and site.item_choices else None

@@ -361,7 +361,7 @@ def python_literal(value: JsonValue, site: Site) -> Reading | None:
     """A text that is one Python list or dict of JSON values -> that array or object."""
     wanted = site.types & {"array", "object"}
     read = read_python_value(value) if isinstance(value, str) and wanted and not site.free_text else None
-    return (read, "") if isinstance(read, list | dict) and name_json_type(read) in wanted else None
+    return (read, "") if isinstance(read, (list, dict)) and name_json_type(read) in wanted else None
 
 
 def python_text(value: JsonValue, spelling: Any) -> JsonValue:
@@ -370,7 +370,7 @@ def python_text(value: JsonValue, spelling: Any) -> JsonValue:
         return "{" + ", ".join(f"{key!r}: {python_text(item, spelling)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return f"[{', '.join(str(python_text(item, spelling)) for item in value)}]"
-    return repr(value) if value is None or isinstance(value, str | bool) else write_number(value)
+    return repr(value) if value is None or isinstance(value, (str, bool)) else write_number(value)
 
 
 def object_to_json_string(value: JsonValue, site: Site) -> Reading | None:

@@ -70,7 +70,7 @@ def is_parameter_list(written: JsonValue) -> bool:
     entries_fit = all(
         isinstance(entry, dict)
         and isinstance(entry.get("name"), str)
-        and isinstance(entry.get("type", ""), str | list)
+        and isinstance(entry.get("type", ""), (str, list))
         and isinstance(entry.get("required", False), bool)
         for entry in entries
     )

@@ -61,7 +61,7 @@ def is_strict(schema: JsonValue) -> bool:
 def list_types(schema: Mapping[str, JsonValue]) -> list[str]:
     """The types that a schema names."""
     types = schema.get("type", [])
-    return list(types) if isinstance(types, list | tuple) else [types]
+    return list(types) if isinstance(types, (list, tuple)) else [types]
 
 
 def is_object(schema: Mapping[str, JsonValue]) -> bool:
@@ -153,7 +153,7 @@ def _respell_nullable(schema: dict[str, JsonValue]) -> bool:
     """Reads `nullable: true` beside `type` as OpenAPI 3.0 does, in place; returns whether null is new. A null that an
     applicator may refuse is left to the caller."""
     kinds = schema.get("type")
-    if schema.get("nullable") is not True or not isinstance(kinds, str | list):
+    if schema.get("nullable") is not True or not isinstance(kinds, (str, list)):
         return False
     named = [kinds] if isinstance(kinds, str) else kinds
     del schema["nullable"]
@@ -260,7 +260,7 @@ def _value_remedy(keyword: str, value: JsonValue) -> str:
             return ""  # a text that the keyword cannot use: the message says why
         if value is None:
             return f"give `{keyword}` a text, or leave it out"
-        quoted = "" if isinstance(value, dict | list) else f': put it in quotes, "{dumps(value).decode()}"'
+        quoted = "" if isinstance(value, (dict, list)) else f': put it in quotes, "{dumps(value).decode()}"'
         return f"`{keyword}` takes a text{quoted}"
     if keyword not in NUMERIC:
         return ""
@@ -269,7 +269,7 @@ def _value_remedy(keyword: str, value: JsonValue) -> str:
     if isinstance(value, str):
         bare = f": write it without quotes, {value}" if _NUMBER.fullmatch(value) else ""
         return f"`{keyword}` takes a number{bare}"
-    if isinstance(value, bool | dict | list):
+    if isinstance(value, (bool, dict, list)):
         return f"`{keyword}` takes a number"
     if keyword == "multipleOf":
         return "`multipleOf` is more than 0"
@@ -309,7 +309,7 @@ class _Bundle:
             return node.raw
         left_out = _LEFT_OUT | {"id"} if node.draft is Draft.D4 else _LEFT_OUT
         made: dict[str, JsonValue] = {
-            keyword: value.copy() if isinstance(value, dict | list) else value
+            keyword: value.copy() if isinstance(value, (dict, list)) else value
             for keyword, value in node.keywords.items()
             if keyword not in left_out and not keyword.startswith("x-")
         }

@@ -52,15 +52,13 @@ KNOWN_BY: Final[Mapping[str, tuple[Draft, Draft]]] = {
     **dict.fromkeys(("const", "contains", "propertyNames", "$id"), (Draft.D6, Draft.D2020)),
     **dict.fromkeys(("if", "then", "else"), (Draft.D7, Draft.D2020)),
     **dict.fromkeys(
-        ("dependentRequired", "dependentSchemas", "minContains", "maxContains", "unevaluatedItems"),
-        (Draft.D2019, Draft.D2020),
-    ),
-    **dict.fromkeys(("unevaluatedProperties", "$anchor", "contentSchema"), (Draft.D2019, Draft.D2020)),
+        ("dependentRequired", "dependentSchemas", "minContains", "maxContains", "unevaluatedItems",
+         "unevaluatedProperties", "$anchor", "contentSchema"), (Draft.D2019, Draft.D2020)),
     **dict.fromkeys(("prefixItems", "$dynamicRef", "$dynamicAnchor"), (Draft.D2020, Draft.D2020)),
     **dict.fromkeys(("$recursiveRef", "$recursiveAnchor"), (Draft.D2019, Draft.D2019)),
     "additionalItems": (Draft.D4, Draft.D2019),
     "id": (Draft.D4, Draft.D4),
-}
+}  # fmt: skip
 
 # The beginnings of references to a published meta-schema (`load_documents` reads those).
 META_SCHEMAS: Final = ("http://json-schema.org/", "https://json-schema.org/")
@@ -105,12 +103,12 @@ def find_published_draft(named: JsonValue) -> Draft | None:
 def list_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[Pointer, JsonValue]]:
     """The direct subschemas of a raw schema object, each with the steps that lead to it."""
     for keyword, value in schema.items():
-        if keyword in SINGLE and isinstance(value, dict | bool):
+        if keyword in SINGLE and isinstance(value, (dict, bool)):
             yield (keyword,), value
         elif keyword in LISTS and isinstance(value, list):
             yield from (((keyword, index), item) for index, item in enumerate(value))
         elif keyword in MAPS and isinstance(value, dict):
-            yield from (((keyword, key), item) for key, item in value.items() if isinstance(item, dict | bool))
+            yield from (((keyword, key), item) for key, item in value.items() if isinstance(item, (dict, bool)))
 
 
 def find_moved(schema: JsonValue, step: str | int, following: str | int) -> str | int:

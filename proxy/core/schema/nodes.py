@@ -131,7 +131,7 @@ class Schemas:
             place = self._enter(schema, place)
             for keyword in NUMERIC & schema.keys():
                 value = schema[keyword]
-                is_int, is_number = isinstance(value, int), isinstance(value, int | LosslessFloat)
+                is_int, is_number = isinstance(value, int), isinstance(value, (int, LosslessFloat))
                 if is_number and (value.bit_length() > _BITS if is_int else len(str(value)) > _DIGITS):
                     raise SchemaError(f"{keyword} has more than {_DIGITS:,} digits", (*place.path, keyword))
             self.has_references |= not schema.keys().isdisjoint(REFERENCES)
@@ -229,7 +229,7 @@ class Schemas:
             except (LookupError, TypeError, ValueError):
                 raise SchemaError(f"$ref {reference!r} leads nowhere", (*place.path, "$ref")) from None
             target = self._below(target, key)
-        if not isinstance(raw, dict | bool):
+        if not isinstance(raw, (dict, bool)):
             raise SchemaError(f"$ref {reference!r} leads to something that is not a schema", (*place.path, "$ref"))
         return target
 
@@ -439,7 +439,7 @@ class Node:
     def inner(self, keyword: str) -> Node | None:
         """The schema under a keyword with one subschema (`not`, `if`, `contains`, `propertyNames` ...), or None."""
         value = self.keywords.get(keyword)
-        return self._child(keyword) if isinstance(value, dict | bool) else None
+        return self._child(keyword) if isinstance(value, (dict, bool)) else None
 
     def _list(self, keyword: str) -> tuple[Node, ...]:
         value = self.keywords.get(keyword)
@@ -449,4 +449,4 @@ class Node:
         value = self.keywords.get(keyword)
         if not isinstance(value, dict):
             return {}
-        return {key: self._child(keyword, key) for key, item in value.items() if isinstance(item, dict | bool)}
+        return {key: self._child(keyword, key) for key, item in value.items() if isinstance(item, (dict, bool))}

@@ -93,7 +93,7 @@ def classify_answer(
     text, value = _read_body(reply, named)
     # `{"success": false}` without an `error` is a tool's own result and stays one.
     error = value.get("error") if isinstance(value, dict) and value.get("success") is False else None
-    is_bare = not isinstance(error, dict | str) or not error  # no envelope of the tool gives a code and a message
+    is_bare = not isinstance(error, (dict, str)) or not error  # no envelope of the tool gives a code and a message
     if is_bare and status < 400:
         return None
     show = _show_without_secrets(sent, make_limits(check) if limits is None else limits)

@@ -99,7 +99,7 @@ class _Opened:
                 return
             if isinstance(item, str) and spoken:
                 self.take_text(item, nesting)
-            elif isinstance(item, dict | list):
+            elif isinstance(item, (dict, list)):
                 self.values.append(item)
                 names = ((_fold(key) if isinstance(key, str) else "", entry) for key, entry in list_members(item))
                 inside = (
@@ -117,7 +117,7 @@ class _Opened:
         self.words += len(self.texts[-1])
         found = _JSON_START.search(text) if nesting < _NESTINGS else None
         inner = _json(text[found.start() :].strip()) if found is not None else None
-        if isinstance(inner, dict | list):
+        if isinstance(inner, (dict, list)):
             self.take(inner, nesting + 1)
 
 

@@ -76,7 +76,7 @@ def list_secrets(sent: JsonValue, limits: FeedbackLimits) -> tuple[str, ...] | N
     for value, secret in queue:
         if secret and isinstance(value, str) and value.strip():
             found |= {" ".join(text.split()) for text in (value, dumps(value).decode("utf-8", "replace")[1:-1])}
-        elif secret and value is not None and not isinstance(value, bool | dict | list | Absent):
+        elif secret and value is not None and not isinstance(value, (bool, dict, list, Absent)):
             found.add(dumps(value).decode())
         queue += [
             (item, secret or (isinstance(step, str) and (step in limits.secret_names or is_secret_name(step))))

@@ -60,7 +60,7 @@ _LONGEST_PAGE: Final = 300
 
 def list_own_words(value: JsonValue, text: bytes) -> list[str]:
     """The words of an error body, one line each: `value` is its JSON (None without), `text` the body itself."""
-    if not isinstance(value, dict | list):
+    if not isinstance(value, (dict, list)):
         words = text.decode("utf-8", "replace")
         if words.lstrip()[:9].lower().startswith(("<!doctype", "<html")):
             words = cut_sentences(" ".join(html.unescape(_TAG.sub(" ", words)).split()), _LONGEST_PAGE)
@@ -161,7 +161,7 @@ def _read_entry(entry: JsonValue, depth: int) -> Iterator[str]:
         place_key, place = _find_place(entry)
         data = ", ".join(_list_data(entry, {place_key}))
         yield f"{f'{place}: ' if place and place != words else ''}{words}{f' ({data})' if data else ''}"
-    yield from _list_entries({key: item for key, item in entry.items() if isinstance(item, dict | list)}, depth + 1)
+    yield from _list_entries({key: item for key, item in entry.items() if isinstance(item, (dict, list))}, depth + 1)
 
 
 def _first_text(entry: dict[str, JsonValue], keys: tuple[str, ...]) -> str:
@@ -179,7 +179,7 @@ def _find_place(entry: dict[str, JsonValue]) -> tuple[str, str]:
             item = next((item[name] for name in ("pointer", "parameter", "header") if name in item), None)
         if isinstance(item, str) and item.strip():
             return key, " ".join(item.split()).lstrip("#/")
-        if isinstance(item, list) and item and all(isinstance(step, str | int) for step in item):
+        if isinstance(item, list) and item and all(isinstance(step, (str, int)) for step in item):
             return key, ".".join(map(str, item))
     return "", ""
 

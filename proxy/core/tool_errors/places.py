@@ -123,7 +123,7 @@ class Arguments:
     def list_below(self, path: Pointer, got: str) -> list[Pointer]:
         """Every value of a JSON type inside the container at a path, if the container has another type itself."""
         value = find_value(self.sent, path)
-        if not isinstance(value, dict | list) or _is(value, got):
+        if not isinstance(value, (dict, list)) or _is(value, got):
             return []
         return [(*path, *below) for below, item in _list_values(value) if below and _is(item, got)]
 

@@ -96,7 +96,7 @@ def _place(value: JsonValue) -> Place | None:
     if not isinstance(value, list):
         return value if isinstance(value, str) else None
     steps: tuple[JsonValue, ...] = tuple(step.get("key") if isinstance(step, dict) else step for step in value)
-    return steps if all(isinstance(step, str | int) and not isinstance(step, bool) for step in steps) else None
+    return steps if all(isinstance(step, (str, int)) and not isinstance(step, bool) for step in steps) else None
 
 
 def _join_place(place: Place, step: str) -> Place:
@@ -142,7 +142,7 @@ def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth:
     pairs = value.items() if isinstance(value, dict) else ((index, one) for index, one in enumerate(value) if one)
     is_tree = isinstance(value, dict) and "errors" in value and not _BRANCHES.isdisjoint(value)
     for key, entry in islice(pairs, MOST_CLAIMS if depth <= _DEEPEST_MAP else 0):
-        if (key in _GROUPS or (is_tree and key in _BRANCHES)) and isinstance(entry, dict | list):
+        if (key in _GROUPS or (is_tree and key in _BRANCHES)) and isinstance(entry, (dict, list)):
             yield from _read_map(entry, path, loose, depth + 1)
             continue
         itself = key in _ITSELF or (key == "errors" and (path != () or is_tree))
@@ -152,7 +152,7 @@ def _read_map(value: JsonValue, path: tuple[str | int, ...], loose: bool, depth:
             # A single key may itself be spelt as a path (`place.lat`, `$.lat`).
             place: Place = below[0] if len(below) == 1 and isinstance(below[0], str) else below
             yield from (Claim(words, place, kind=kind) for words, kind in claims)
-        elif isinstance(entry, dict | list) and not (depth == 0 and key in _ECHOED):
+        elif isinstance(entry, (dict, list)) and not (depth == 0 and key in _ECHOED):
             yield from _read_map(entry, below, loose, depth + 1)
 
 
