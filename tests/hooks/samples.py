@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from proxy.core import decide
+from proxy.core.model.value_class import set_later
 from proxy.core.model.values import CheckedCall
 from proxy.hooks import Answer, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
 
@@ -130,7 +131,7 @@ async def _says_nonsense(_call: Call) -> Any:
 async def _hands_over_a_checked_call(call: Call) -> Any:
     """Makes what only the decision may make, and passes it on in every way there is."""
     made = object.__new__(CheckedCall)
-    object.__setattr__(made, "arguments", b'{"lat": "north"}')
+    set_later(made, "arguments", b'{"lat": "north"}')
     return Change(made) if call.header("x-way") == "change" else made
 
 
@@ -138,7 +139,7 @@ async def _changes_what_it_is_shown(call: Call) -> Any:
     """Valid at the first look, something else afterwards."""
     arguments = call.arguments
     arguments["lat"] = "north"
-    object.__setattr__(call, "text", b'{"lat": "north"}')
+    set_later(call, "text", b'{"lat": "north"}')
     return None
 
 

@@ -16,6 +16,7 @@ from proxy.config.load import load
 from proxy.config.model import Address
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
+from proxy.core.model.value_class import set_later
 from proxy.core.schema.nodes import Node
 from proxy.routing import RouteTable
 from proxy.server import start_serving
@@ -87,7 +88,7 @@ async def test_a_defect_is_reported_and_stops_nothing_else(tmp_path: Path) -> No
     told: list[str] = []
     compiled = compile_text(tmp_path)
     tools: dict[str, ToolPolicy] = {"broken": object()}  # type: ignore[dict-item]
-    object.__setattr__(compiled.table.routes[0], "tools", tools)
+    set_later(compiled.table.routes[0], "tools", tools)
     warming = Warming(lambda doing, error: told.append(f"{doing}: {type(error).__name__}"))
     warming.begin(compiled)
     assert warming.task is not None

@@ -111,6 +111,10 @@ def _is_equal(self: Any, other: Any) -> Any:
     return self._compared(self) == other._compared(other) if other.__class__ is self.__class__ else NotImplemented
 
 
+def _is_unequal(self: Any, other: Any) -> Any:  # a struct has its own, which does not ask `__eq__`
+    return self._compared(self) != other._compared(other) if other.__class__ is self.__class__ else NotImplemented
+
+
 def _hash(self: Any) -> int:
     return hash(self._hashed(self))
 
@@ -121,4 +125,4 @@ def _show(self: Any) -> str:
     return f"{self.__class__.__qualname__}({shown})"
 
 
-_SHARED: Final = {"__eq__": _is_equal, "__hash__": _hash, "__repr__": _show}
+_SHARED: Final = {"__eq__": _is_equal, "__ne__": _is_unequal, "__hash__": _hash, "__repr__": _show}
