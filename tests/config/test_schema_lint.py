@@ -309,7 +309,7 @@ def test_a_required_name_without_a_property_and_a_schema_that_refuses_nothing_ar
         )
 
 
-def test_a_required_name_without_a_property_is_a_note_where_further_keys_are_allowed_by_name(tmp_path: Path) -> None:
+def test_a_required_name_without_a_property_is_a_note_if_further_keys_are_allowed_by_name(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": LAT, "required": ["lng"]}
     notes = [len(said(tmp_path, {**schema, "additionalProperties": rest})) for rest in (True, {"type": "string"})]
     assert [1, 0] == notes

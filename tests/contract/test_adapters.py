@@ -191,7 +191,7 @@ def test_arguments_that_cannot_be_read_are_a_problem_of_the_call(
     assert call.raw != b""
 
 
-def test_text_repairs_happen_only_where_the_route_allows_them(sample: tuple[Adapter, Sample]) -> None:
+def test_text_repairs_happen_only_if_the_route_allows_them(sample: tuple[Adapter, Sample]) -> None:
     adapter, made = sample
     if made.enveloped:
         pytest.skip("its clients write the envelope themselves, so its text is never mended")
@@ -284,7 +284,7 @@ def test_a_body_without_arguments_has_none() -> None:
         b'{"name": "w", "argument\xc5\xbf": {"a": 1}}',
     ],
 )
-def test_a_body_that_reads_otherwise_where_case_does_not_count_is_unreadable(body: bytes) -> None:
+def test_a_body_that_reads_otherwise_without_case_is_unreadable(body: bytes) -> None:
     call = dispatched(body)[1]
 
     assert ("", body) == (call.tool, call.raw)

@@ -205,7 +205,7 @@ def test_a_fault_of_our_own_making_is_not_tried_again(answer: UpstreamFault) -> 
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 507, 599])
-def test_a_server_error_is_sent_again_where_the_tool_may_run_twice(status: int) -> None:
+def test_resends_after_a_server_error_if_the_tool_may_run_twice(status: int) -> None:
     assert [None, Reason.IDEMPOTENT, Reason.KEY] == [
         reason(reply(status)),
         reason(reply(status), IDEMPOTENT),
@@ -230,7 +230,7 @@ def test_never_resends_if_the_same_request_cannot_change_the_answer(status: int)
         (reply(404, None, AFTER_A_MINUTE), None),
     ],
 )
-def test_a_retry_after_is_waited_for_where_the_route_opts_in(answer: UpstreamReply, expected: Reason | None) -> None:
+def test_waits_for_a_retry_after_if_the_route_opts_in(answer: UpstreamReply, expected: Reason | None) -> None:
     assert (None, expected) == (reason(answer), reason(answer, WAITING))
 
 
@@ -282,7 +282,7 @@ OWN: Headers = (("idempotency-key", "own"), ("x", "1"))
         (MINTED, (("idempotency-key", ""),), ((("idempotency-key", "new"),), True)),
     ],
 )
-def test_a_key_is_the_clients_own_or_minted_where_the_route_says_so(
+def test_a_key_is_the_clients_own_or_minted_if_the_route_says_so(
     policy: ResendPolicy, headers: Headers, expected: tuple[Headers, bool]
 ) -> None:
     assert expected == add_idempotency_key(headers, policy, lambda: "new")

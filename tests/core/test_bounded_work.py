@@ -201,7 +201,7 @@ def test_parts_that_differ_in_a_keyword_or_refer_elsewhere_share_no_function() -
     }
 
 
-def test_a_report_on_many_properties_is_written_where_a_value_breaks_one() -> None:
+def test_a_report_on_many_properties_is_written_if_a_value_breaks_one() -> None:
     names = [f"k{number}" for number in range(200)]
     check = compile_check({"properties": {name: {"type": "integer", "title": name} for name in names}})
     assert [] == check.list_broken({"k1": 1})

@@ -22,7 +22,7 @@ def test_a_call_takes_a_slot_of_its_conversation_and_tool() -> None:
     assert slot != refusals.make_reservation(CALL, replace(POLICY, tool="read_file"))
 
 
-def test_no_slot_is_taken_without_a_cap_or_where_users_share_a_conversation() -> None:
+def test_takes_no_slot_without_a_cap_or_if_users_share_a_conversation() -> None:
     assert refusals.make_reservation(CALL, replace(POLICY, cap=CallCap())) is None
     shared = replace(CALL, conversation=Conversation("c-1", Rung.ADDRESS))
     assert refusals.make_reservation(shared, POLICY) is None

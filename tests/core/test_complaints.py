@@ -344,7 +344,7 @@ def test_a_secret_that_the_schema_marks_is_never_shown() -> None:
     assert "Rosalind" not in shown(told(text, sent, limits=FeedbackLimits(secret_names=frozenset({"mother"}))))
 
 
-def test_words_are_left_out_where_there_are_more_secrets_than_can_be_looked_for() -> None:
+def test_words_are_left_out_if_there_are_more_secrets_than_can_be_looked_for() -> None:
     sent = {"lat": "x", "tokens": [f"secret{index}" for index in range(300)]}
     complaint = told("lat is required, got secret299", sent, WEATHER)
     assert complaint is not None

@@ -280,7 +280,7 @@ def test_an_automatic_expansion_says_that_parameters_were_ignored() -> None:
     ],
     ids=["no member", "not required", "expanded", "not expanded"],
 )
-def test_a_function_waits_for_its_container_only_where_required(
+def test_a_function_waits_for_its_container_only_if_required(
     refused_first: bool, member_of: Container | None, expanded: bool
 ) -> None:
     failure = container.check_expanded(ToolPolicy("Add", None, "f", member_of=member_of), expanded)

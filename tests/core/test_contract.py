@@ -106,7 +106,7 @@ def test_by_address_only_the_very_same_arguments_share_a_key() -> None:
     assert ["read_file", True] == [contract.read_tool(keys[0]), contract.is_attempts(keys[0])]
 
 
-def test_by_address_nothing_is_counted_where_the_config_says_so() -> None:
+def test_counts_nothing_by_address_if_the_config_says_so() -> None:
     off = replace(POLICY, attempts=AttemptsPolicy(address=ByAddress.OFF))
     assert (False, True) == (contract.is_counted(SHARED, off), contract.is_counted(CONVERSATION, off))
 

@@ -125,7 +125,7 @@ def test_unknown_keys_are_the_schemas_business_a_warning_or_an_error() -> None:
     assert "VAL-005 /zzz" == told(judged(sent, policy(NEEDS_A, unknown_keys=UnknownKeys.REFUSE)))
 
 
-def test_a_key_that_the_schema_forbids_blocks_the_call_and_is_said_once_where_unknown_keys_are_warned_of() -> None:
+def test_a_forbidden_key_blocks_the_call_and_is_reported_once_if_unknown_keys_are_warnings() -> None:
     closed = {**NEEDS_A, "additionalProperties": False}
     decision = judged('{"a":1,"zzz":2}', policy(closed, unknown_keys=UnknownKeys.WARN))
 

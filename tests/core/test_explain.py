@@ -273,7 +273,7 @@ def test_advice_for_a_missing_key_is_acceptable_or_a_question(hint: str, schema:
     assert [hint] == [found.hint for found in said(schema, sent) if found.code is codes.REQUIRED_MISSING]
 
 
-def test_one_call_for_each_is_advised_where_a_call_can_hold_one() -> None:
+def test_advises_one_call_for_each_if_a_call_can_hold_one() -> None:
     (flat,) = said(needs(a=INT), '{"a":[1,2]}')
     (deep,) = said(needs(a={"type": "object", "properties": {"b": INT}}), '{"a":{"b":[1,2]}}')
     assert ("One value goes into one call: make one call for each.", "Send one value, not a list.") == (

@@ -121,7 +121,7 @@ def test_two_names_with_the_same_letters_are_no_answer() -> None:
     assert unfold("getweather", ["get_weather", "GetWeather"]) is None
 
 
-def test_a_name_is_unfolded_only_where_the_tool_allows_it() -> None:
+def test_a_name_is_unfolded_only_if_the_tool_allows_it() -> None:
     off = ToolPolicy("get_weather", None, "f", repair=RepairPolicy(frozenset({RULE})))
     on = replace(off, repair=RepairPolicy(frozenset({FOLD_RULE})))
 

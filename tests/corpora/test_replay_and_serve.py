@@ -97,7 +97,7 @@ def test_validate_and_diff_validate_as_replay_does(tmp_path: Path, level: str) -
 
 
 @pytest.mark.parametrize("level", ["standard", "lenient"])
-async def test_replay_says_forwarded_exactly_where_the_server_forwards(tmp_path: Path, level: str) -> None:
+async def test_replay_says_forwarded_exactly_if_the_server_forwards(tmp_path: Path, level: str) -> None:
     calls, replayed = collected(), await asyncio.to_thread(replay, level)
     async with tool(replies(answer("200 OK", b"{}", JSON_TYPE))) as server:
         path = write_config(tmp_path, calls, level, server.url)

@@ -172,7 +172,7 @@ def test_the_component_puts_in_what_the_chart_renders() -> None:
     assert own["containers"][0]["lifecycle"] == spec["containers"][0]["lifecycle"]
 
 
-def test_the_component_keeps_a_period_of_grace_where_a_label_says_so_and_takes_every_kind_that_serves(
+def test_the_component_keeps_a_period_of_grace_if_a_label_says_so_and_takes_every_kind_that_serves(
     tmp_path: Path,
 ) -> None:
     def workload(kind: str, name: str, labels: dict[str, str]) -> Manifest:

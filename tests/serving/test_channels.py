@@ -119,7 +119,7 @@ async def test_another_spelling_of_a_validated_path_is_no_passthrough(path: str)
     assert [] == server.seen
 
 
-async def test_lookalikes_pass_where_the_config_says_so() -> None:
+async def test_lookalikes_pass_if_the_config_says_so() -> None:
     passing = ANY.replace("passthrough: true", "passthrough: true, lookalikes: pass")
     async with tool(replies(OK)) as server, proxied(WEATHER + passing, server.url) as proxy:
         seen = await exchange(proxy.port, post("/Weather", BODY))

@@ -25,9 +25,7 @@ async def test_so_is_every_case_that_only_lacks_a_host_once_it_has_one() -> None
 
 
 @pytest.mark.large
-async def test_the_verdict_depends_on_how_the_bytes_come_in_only_where_one_packet_holds_a_good_and_a_bad_request() -> (
-    None
-):
+async def test_packets_change_the_verdict_only_if_one_holds_a_good_and_a_bad_request() -> None:
     """aiohttp's parser drops the good one then: refused, never read otherwise."""
     wanted = [case for case in (*cases(), *hosted(cases())) if is_whole(case) and len(case.raw) < 500]
     whole, slow = await replay(wanted, ("whole",)), await replay(wanted, ("bytes",))

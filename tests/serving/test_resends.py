@@ -214,7 +214,7 @@ async def test_without_a_word_on_keys_the_clients_key_is_handed_on_and_means_not
 
 @pytest.mark.large
 @pytest.mark.parametrize("status", ["503 Service Unavailable", "429 Too Many Requests"])
-async def test_a_retry_after_is_waited_for_where_the_route_opts_in(status: str) -> None:
+async def test_waits_for_a_retry_after_if_the_route_opts_in(status: str) -> None:
     busy = answer(status, b"", "Retry-After: 1")
     opted = route("resend: {on_retry_after: on, backoff: 1ms}")
     async with (

@@ -129,7 +129,7 @@ async def test_no_panel_is_empty_and_every_alert_is_evaluated(tmp_path: Path, mo
     assert {alert["alert"]: "ok" for alert in alerts()} == rules
 
 
-async def test_no_panel_is_empty_where_nothing_but_plain_calls_happened(tmp_path: Path) -> None:
+async def test_no_panel_is_empty_after_only_plain_calls(tmp_path: Path) -> None:
     """Most use no correction, no hooks, no containers: their panels show a zero, not "No data"."""
 
     async def sunny(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:

@@ -181,7 +181,7 @@ async def test_the_budget_is_not_touched_by_a_call_that_may_not_be_sent_again() 
     assert 5 == play.upstream.budget
 
 
-async def test_no_resends_where_the_operator_wants_none() -> None:
+async def test_resends_nothing_if_the_operator_says_so() -> None:
     play = Play(REFUSED, max_resends=0)
     await play.fails()
 

@@ -89,7 +89,7 @@ async def test_checks_a_list_page_by_page() -> None:
     assert ([["read"], [], [], [], []], (True, "CALL_NOT_ALLOWED")) == (pages, refusal(refused))
 
 
-async def test_a_tool_that_is_not_listed_is_not_called_even_where_unknown_tools_go_on() -> None:
+async def test_never_calls_an_unlisted_tool_even_if_unknown_tools_are_forwarded() -> None:
     for mcp, mode in (("unknown_schema: forward", ""), ("", ", mode: report")):
         async with talk(McpServer(TOOLS), f"{TRUST}, {mcp}", MORE + mode) as client:
             refused = await client.ask(call("hidden_tool", {}), BEARER)
@@ -301,7 +301,7 @@ def test_check_shows_what_its_server_has_to_say_of_a_tool(tmp_path: Path) -> Non
     ] == lines[at + 2 : at + 4]
 
 
-async def test_a_word_that_is_not_trusted_opens_nothing_even_where_a_rule_names_it(tmp_path: Path) -> None:
+async def test_an_untrusted_annotation_opens_nothing_even_if_a_rule_names_it(tmp_path: Path) -> None:
     path = write(tmp_path, f"path: /mcp, protocol: mcp, mcp: {{{TRUST}}}, {HOLDS}")
     server = McpServer([READ])
     async with tool(server) as upstream:

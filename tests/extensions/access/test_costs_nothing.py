@@ -49,7 +49,7 @@ def test_a_config_without_access_imports_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize(("path", "runs"), [("/plain", False), ("/weather", True)])
-async def test_a_call_enters_access_only_where_its_route_asks_who_calls(path: str, runs: bool) -> None:
+async def test_a_call_enters_access_only_if_its_route_asks_who_calls(path: str, runs: bool) -> None:
     entered: set[str] = set()
 
     def note(frame: FrameType, event: str, _arg: Any) -> None:

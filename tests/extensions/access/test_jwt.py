@@ -49,7 +49,7 @@ async def test_a_signed_token_opens_the_route_and_ends_here(kind: str) -> None:
         assert ["/.well-known/openid-configuration", "/keys"] == there.issuer.asked
 
 
-async def test_other_algorithms_count_where_the_config_names_them() -> None:
+async def test_other_algorithms_count_if_the_config_names_them() -> None:
     async with guarded(issuer=", algorithms: [EdDSA, PS256]") as there:
         there.issuer.keys = [describe_key("EdDSA"), describe_key("PS256")]
         seen = [await there.call(there.issuer.sign(kind)) for kind in ("EdDSA", "PS256", "RS256")]

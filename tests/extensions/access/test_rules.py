@@ -48,7 +48,7 @@ async def call(proxy: Proxied, name: str, arguments: Any, token: str = READER, p
 
 
 @pytest.mark.parametrize("mode", ["", ", mode: report"])
-async def test_a_call_is_sent_where_a_rule_allows_it_and_refused_where_none_does(mode: str) -> None:
+async def test_a_call_is_sent_if_a_rule_allows_it_and_refused_if_none_does(mode: str) -> None:
     async with tool(replies(OK)) as server, proxied(f"{ROUTE}{mode}}}", server.url, tools=TOOLS) as proxy:
         assert 200 == (await call(proxy, "read_file", {"path": "/data/a"})).status
         assert 200 == (await call(proxy, "write_file", {"path": "/x"}, WRITER)).status

@@ -90,7 +90,7 @@ async def test_returns_the_last_answer_marked_if_none_is_right() -> None:
     "second",
     [answer("500 Oops", b"{}", JSON_TYPE), whole(b"no JSON"), answer("200 OK", b"hi", "Content-Type: text/plain")],
 )
-async def test_the_first_answer_stays_where_the_second_cannot_be_read(second: bytes) -> None:
+async def test_the_first_answer_stays_if_the_second_cannot_be_read(second: bytes) -> None:
     seen, requests, _ = await ask([whole(chat_answer(WRONG)), second])
     assert (2, chat_answer(WRONG), "1") == (len(requests), seen.body, seen.header("tool-attempts"))
 

@@ -62,7 +62,7 @@ async def test_does_not_ask_again_once_text_was_sent() -> None:
 
 
 @pytest.mark.parametrize("second", [answer("500 Oops", b"{}", JSON_TYPE), answer("200 OK", b"{}", JSON_TYPE)])
-async def test_the_first_answer_stays_where_there_is_no_second(second: bytes) -> None:
+async def test_the_first_answer_stays_if_there_is_no_second(second: bytes) -> None:
     seen, requests, line = await ask([streamed(chat_stream(WRONG)), second])
     assert (b"".join(chat_stream(WRONG)), 2, "report") == (seen.body, len(requests), line["validation.mode"])
 
@@ -105,7 +105,7 @@ def break_off(events: Sequence[bytes]) -> bytes:
     "second",
     [break_off(chat_stream(RIGHT)[:2]), streamed(chat_stream(RIGHT)[:2]), streamed([]), streamed([b": busy\n\n"])],
 )
-async def test_the_first_answer_stays_where_the_second_breaks_off_before_it_says_anything(second: bytes) -> None:
+async def test_the_first_answer_stays_if_the_second_breaks_off_before_it_says_anything(second: bytes) -> None:
     left = [streamed(chat_stream(WRONG)), second]
 
     async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _seen: Seen) -> None:

@@ -132,7 +132,7 @@ async def test_the_verb_calls_shows_model_calls_and_why_a_model_was_asked_again(
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-async def test_values_of_model_calls_are_kept_only_where_the_config_says_so(keeps: bool) -> None:
+async def test_values_of_model_calls_are_kept_only_if_the_config_says_so(keeps: bool) -> None:
     sent = chat_answer(json.dumps({"city": SECRET, "days": "3"}))
     token = "0123456789abcdef0123456789abcdef"
     admin = f"{{listen: 127.0.0.1:0, token: {token}, values: {'full' if keeps else 'off'}}}"

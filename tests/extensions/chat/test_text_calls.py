@@ -92,7 +92,7 @@ async def test_any_other_text_stays_byte_for_byte(why: str) -> None:
     assert (chat_text(TEXTS[why]), None) == (seen.body, seen.header("tool-repairs"))
 
 
-async def test_a_lone_object_becomes_a_call_where_the_route_says_so() -> None:
+async def test_a_lone_object_becomes_a_call_if_the_route_says_so() -> None:
     seen = await ask_chat(TEXTS["a lone object"], "json")
     message = json.loads(seen.body)["choices"][0]["message"]
     assert (None, '{"city":"Oslo"}') == (message["content"], message["tool_calls"][0]["function"]["arguments"])
@@ -100,7 +100,7 @@ async def test_a_lone_object_becomes_a_call_where_the_route_says_so() -> None:
         assert chat_text(text) == (await ask_chat(text, "json")).body
 
 
-async def test_nothing_becomes_a_call_where_the_route_or_the_request_forbids_it() -> None:
+async def test_nothing_becomes_a_call_if_the_route_or_the_request_forbids_it() -> None:
     text = WHOLE["hermes"][0]
     assert chat_text(text) == (await ask_chat(text, "off")).body
     assert chat_text(text) == (await ask_chat(text, tool_choice="none")).body
@@ -161,7 +161,7 @@ def allow(*names: str) -> dict[str, Any]:
         ({"parallel_tool_calls": False}, True),
     ],
 )
-async def test_a_text_becomes_a_call_only_where_the_request_lets_the_model_call_the_tool(
+async def test_a_text_becomes_a_call_only_if_the_request_lets_the_model_call_the_tool(
     more: dict[str, Any], becomes: bool
 ) -> None:
     text = WHOLE["hermes"][0]
@@ -169,7 +169,7 @@ async def test_a_text_becomes_a_call_only_where_the_request_lets_the_model_call_
     assert becomes == (seen.body != chat_text(text))
 
 
-async def test_two_calls_in_a_text_stay_where_calls_are_not_parallel() -> None:
+async def test_two_calls_in_a_text_stay_if_calls_are_not_parallel() -> None:
     text = WHOLE["hermes"][0] * 2
     assert chat_text(text) != (await ask_chat(text)).body
     assert chat_text(text) == (await ask_chat(text, parallel_tool_calls=False)).body
@@ -197,7 +197,7 @@ UNTYPED = {
         ({"type": "string"}, "true", "true"),
     ],
 )
-async def test_an_argument_without_a_type_is_text_where_the_schema_takes_text(
+async def test_an_argument_without_a_type_is_text_if_the_schema_takes_text(
     dialect: str, schema: dict[str, object], written: str, wanted: object
 ) -> None:
     parameters = {"type": "object", "properties": {"value": schema}, "required": ["value"]}

@@ -220,7 +220,7 @@ async def test_a_key_that_the_hint_offers_another_name_for_may_take_it() -> None
     assert (200, b'{"path":"/a","raw":true}') == (seen.status, it.tool.seen[0].body)
 
 
-async def test_layer_4_may_change_every_argument_where_layer_3_was_not_enough() -> None:
+async def test_layer_4_may_change_every_argument_if_layer_3_was_not_enough() -> None:
     no = answer(
         "422 Unprocessable",
         b'{"detail": [{"loc": ["body", "unit"], "msg": "not here", "type": "value_error"}]}',

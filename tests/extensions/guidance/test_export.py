@@ -212,7 +212,7 @@ def test_gemini_gets_what_its_dialect_can_say(schema: object, made: object, loss
     assert [f"tool: /properties/p: {loss}" for loss in losses] == list(told.losses)
 
 
-def test_recursion_ends_where_gemini_cannot_follow() -> None:
+def test_recursion_ends_if_gemini_cannot_follow() -> None:
     tool, told = exported(HARD["tree"], "gemini")
     root = tool["parameters"]["properties"]["root"]
     assert {"type": "OBJECT"} == root["properties"]["kids"]["items"]

@@ -204,7 +204,7 @@ async def test_trims_template_markup_from_a_name_and_its_header() -> None:
     assert ("add", "add") == (json.loads(seen.body)["params"]["name"], seen.header("mcp-name"))
 
 
-async def test_names_are_unfolded_where_the_operator_asks_for_it() -> None:
+async def test_names_are_unfolded_if_the_operator_asks_for_it() -> None:
     tools = ({**ADD, "name": "add_numbers"},)
     async with talk(McpServer(tools)) as client:
         answer = await client.ask(call("addNumbers", {"a": 1, "b": 1}))
@@ -332,7 +332,7 @@ def _says(answer: bytes) -> McpServer:
 RESULT = {"content": [{"type": "text", "text": "no"}], "isError": True, "structuredContent": {"n": 1.10}}
 
 
-async def test_a_result_is_handed_on_as_it_is_also_where_it_says_that_it_failed() -> None:
+async def test_returns_a_result_unchanged_even_if_it_says_that_it_failed() -> None:
     body = b'{"jsonrpc":"2.0", "id":1,"result":{"content":[{"type":"text","text":"n\\u006f"}],"isError":true,"x":1.10}}'
     async with talk(_says(http("200 OK", body, "Content-Type: application/json"))) as client:
         seen = await client.send(call("add", {"a": 1, "b": 1}))

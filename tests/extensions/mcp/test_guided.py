@@ -69,7 +69,7 @@ async def test_no_other_byte_of_a_list_is_changed() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["off", "instructions"])
-async def test_a_list_passes_byte_for_byte_where_descriptions_are_not_wanted(wanted: str) -> None:
+async def test_a_list_passes_byte_for_byte_without_guided_descriptions(wanted: str) -> None:
     async with talk(McpServer([ADD]), guidance=f"{{mcp: {wanted}}}") as client:
         seen = await client.send(LIST)
 

@@ -46,7 +46,7 @@ def test_a_listed_tool_is_validated_by_its_schema_under_the_routes_policy() -> N
     assert f"template/{found.schema_id}" == found.fingerprint
 
 
-def test_arguments_are_an_object_also_where_the_schema_does_not_say_so() -> None:
+def test_arguments_are_an_object_even_if_the_schema_does_not_say_so() -> None:
     found = tools(ListedTool("bare", schema={}))["bare"]
 
     assert found.check is not None

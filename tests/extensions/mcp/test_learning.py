@@ -131,7 +131,7 @@ async def test_each_credential_has_its_own_list() -> None:
     assert (True, "UNKNOWN_TOOL") == refusal(user)
 
 
-async def test_other_headers_tell_credentials_apart_where_the_operator_says_so() -> None:
+async def test_other_headers_tell_credentials_apart_if_the_operator_says_so() -> None:
     async with talk(mcp="credentials: [X-Tenant]") as client:
         for tenant in ("a", "b", "a"):
             await client.ask(GOOD, f"X-Tenant: {tenant}")
@@ -317,7 +317,7 @@ async def test_without_a_list_nothing_unvalidated_reaches_a_tool() -> None:
     assert [] == client.received
 
 
-async def test_without_a_list_calls_go_on_where_the_operator_says_so() -> None:
+async def test_forwards_calls_without_a_list_if_the_operator_says_so() -> None:
     async with talk(McpServer(refuse=_listless), mcp="unknown_schema: forward") as client:
         await client.ask(BAD)
 

@@ -126,7 +126,7 @@ async def test_the_well_known_path_precedes_the_path_of_the_servers_url() -> Non
                 assert [f"{WELL_KNOWN}{own}", WELL_KNOWN] == server.asked
 
 
-async def test_metadata_and_challenge_name_the_route_where_the_config_says_so() -> None:
+async def test_metadata_and_challenge_name_the_route_if_the_config_says_so() -> None:
     async with guarded(", mcp: {resource: rewrite}") as (proxy, _):
         url = f"http://tools.test{WELL_KNOWN}/tools"
         told = json.loads((await proxy.get(f"{WELL_KNOWN}/tools")).body)
@@ -150,7 +150,7 @@ async def test_metadata_that_cannot_be_read_is_an_upstream_error(body: bytes, mo
         assert (502, True) == (seen.status, b"UPSTREAM_BAD_ANSWER" in seen.body)
 
 
-async def test_a_challenge_passes_as_it_is_where_the_config_says_nothing() -> None:
+async def test_a_challenge_passes_unchanged_by_default() -> None:
     async with guarded() as (proxy, _):
         seen = await exchange(proxy.port, post("/tools", json.dumps(call("add", {})).encode(), BOTH))
         assert (401, CHALLENGE) == (seen.status, seen.header("www-authenticate"))

@@ -182,7 +182,7 @@ async def test_a_server_at_another_upstream_gets_a_new_session(tmp_path: Path) -
     assert moved != after[1]
 
 
-async def test_sessions_end_where_a_name_would_come_to_mean_another_tool(tmp_path: Path) -> None:
+async def test_sessions_end_if_a_name_would_come_to_mean_another_tool(tmp_path: Path) -> None:
     async with serving(tmp_path, "a: {upstream: a, prefix: x_}, b: {upstream: b, prefix: y_}") as changing:
         client = await changing.client()
         assert {"x_echo", "y_echo"} <= await client.names()

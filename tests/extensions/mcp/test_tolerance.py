@@ -50,7 +50,7 @@ async def test_fills_no_default_for_destructive_tools_or_if_the_rule_is_off(tool
     assert "Its default is 'css'." in text(answer)
 
 
-async def test_a_default_is_not_taken_where_the_key_was_sent_under_another_name() -> None:
+async def test_a_default_is_not_taken_if_the_key_was_sent_under_another_name() -> None:
     async with talk(McpServer([{"name": "shot", "inputSchema": {**SHOT, "additionalProperties": True}}])) as client:
         answer = await client.ask(call("shot", {"scal": "device"}))
 

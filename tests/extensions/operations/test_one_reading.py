@@ -207,7 +207,7 @@ async def test_validates_an_undeclared_field_by_additional_properties(body: byte
     assert [body, sent][: len(server.seen)] == [each.body for each in server.seen]
 
 
-async def test_an_undeclared_argument_is_written_as_a_field_where_the_schema_takes_it() -> None:
+async def test_an_undeclared_argument_is_written_as_a_field_if_the_schema_takes_it() -> None:
     async with service() as (server, port):
         for arguments in ({"limit": 5, "x": 7}, {"x": "y"}, {"Limit": 7}, {"x": {"limit": 99}}):
             await ask(port, "POST", "/tools/open", json.dumps(arguments).encode())

@@ -172,7 +172,7 @@ async def test_a_query_of_100_kb_is_refused() -> None:
     assert ([], True) == (server.seen, 400 <= seen.status < 500)
 
 
-async def test_head_is_taken_where_get_is() -> None:
+async def test_accepts_head_if_it_accepts_get() -> None:
     async with tool(replies(answer("204 No Content", b""))) as server, served(TRIPS, server.url) as port:
         await ask(port, "HEAD", "/trips/7")
 
@@ -180,7 +180,7 @@ async def test_head_is_taken_where_get_is() -> None:
 
 
 @pytest.mark.parametrize("required", [False, True])
-async def test_an_absent_body_stays_absent_where_it_may_be(required: bool) -> None:
+async def test_an_absent_body_stays_absent_if_it_may_be(required: bool) -> None:
     schema = {"type": "object", "properties": {"quantity": {"type": "integer"}}}
     body = {"required": required, "content": {"application/json": {"schema": schema}}}
     operation = {"operationId": "order", "requestBody": body, "responses": {"200": {"description": "ok"}}}

@@ -60,7 +60,7 @@ def test_a_question_keeps_who_asks_and_drops_what_was_asked() -> None:
     )
 
 
-def test_an_old_question_has_no_params_where_it_needs_none() -> None:
+def test_an_old_question_has_no_params_if_it_needs_none() -> None:
     made = make_list_request(CLIENT, Message(1, "tools/call"), None, "q-1")
 
     assert {"jsonrpc": "2.0", "id": "q-1", "method": "tools/list"} == json.loads(made.body)
