@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.check.validation import Check, SchemaError, compile_check
@@ -202,6 +202,7 @@ def test_nothing_raises_for_any_schema_that_compiles(schema: JsonValue, value: J
 
 @THOROUGH
 @given(st.binary(max_size=200), levels)
+@example(b'{"a":1,}', "lenient")
 def test_nothing_raises_for_any_bytes(text: bytes, level: str) -> None:
     classes = select_rules(level) & TEXT_RULES
     document = read_document(text, TextLimits(), classes)
@@ -219,6 +220,8 @@ _PIECES = st.sampled_from(
 
 @THOROUGH
 @given(st.lists(_PIECES, max_size=25).map("".join))
+@example("{'a':1}")
+@example('```json\n{"a":-1.50,}\n```')
 def test_repairs_a_text_without_inventing_or_losing_a_word(text: str) -> None:
     document = read_document(text.encode(), TextLimits(), TEXT_RULES)
     if isinstance(document, JsonProblem) or not document.repairs:
