@@ -12,7 +12,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Episode, JsonValue, Repair, Rung, ToolCall, ToolResult, Violation
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 
-# What an ended episode was, where only the shared store can tell. It never fails.
+# An ended episode, which only the shared store may know. It never fails.
 Ending = Future[Episode | None]
 
 
@@ -43,7 +43,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Trace:
-    """Where a request stands among those that led to it (W3C Trace Context), and what it led to itself.
+    """The place of a request among those that led to it (W3C Trace Context), and the requests that it led to.
 
     Ids as lower-case hexadecimal digits; `parent_id` is '' at the root. `flags` and `state` as in the two headers.
     """
@@ -69,7 +69,7 @@ class HookFailure:
 
 @dataclass(slots=True)
 class AccessNote:
-    """What the audit shows of who sent a request: `caller` are the fields that name it; `rule` is the rule of access
+    """The audit's note on the sender of a request: `caller` are the fields that name it; `rule` is the rule of access
     that decided on its call last."""
 
     caller: Mapping[str, str]
@@ -80,18 +80,18 @@ class ModelQuestion(Protocol):
     """One question to a model about a call, in the words of the extension that asked it."""
 
     def list_fields(self) -> Mapping[str, JsonValue]:
-        """What the log line says of it."""
+        """Returns its fields of the log line."""
 
     def describe_span(self) -> tuple[float, float, Mapping[str, str | int | bool], str] | None:
-        """When it was asked and answered, what its span says of it, and why it has no answer ('' where it has one);
-        None where it was not asked."""
+        """Returns its start and end, its span's attributes, and why it has no answer ('' if it has one); None if it was
+        not sent."""
 
 
 @value_class
 class ReplacedAnswer:
-    """An answer of a model that another one took the place of, because its calls were wrong: `calls` are these, each a
-    record of its own with what was said of it as `result`. `valid` is what the model read of those that were not wrong;
-    `tokens` are what the question that was made of all that took, as its answer reports them."""
+    """A model's answer that another one replaced, because its calls were wrong. `calls` are these; each has a separate
+    record with the text about it as `result`. `valid` is the text that the model read of those that were not wrong.
+    `tokens` is the size of the question about all that, as its answer reports it."""
 
     calls: Sequence[CallRecord]
     valid: str
@@ -150,7 +150,7 @@ class CallRecord:
     questions: Sequence[ModelQuestion] = ()  # to the model endpoint, by layers 3 and 4
     corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
     settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
-    # What observers describe, count and record: the call, its policy, what may be sent, and the answer of ours. These
+    # Observers describe, count and record these: the call, its policy, the arguments to send, and our answer. These
     # hold values, which no observer shows unless the operator asks for it.
     call: ToolCall | None = field(default=None, repr=False)
     policy: ToolPolicy | None = field(default=None, repr=False)

@@ -311,7 +311,7 @@ class ExtendsCalls(AddsKeys):
         return None
 
     def make_limiter(self, services: Services) -> CallLimiter | None:
-        """What refuses calls by its `limit_keys`, for the first config with one of them. It outlives a reload."""
+        """Returns the limiter by its `limit_keys`, for the first config with one of them. It outlives a reload."""
         return None
 
     def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:

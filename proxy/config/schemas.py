@@ -129,8 +129,8 @@ class SchemaLoader:
         return made
 
     def request(self, written: JsonValue, place: SchemaPlace, provided: frozenset[str]) -> RequestForm | None:
-        """How the arguments of an OpenAPI operation become an HTTP request; None for every other schema. Its path
-        begins with that of the description's first server."""
+        """Returns the form of an OpenAPI operation's arguments in an HTTP request; None for every other schema. Its
+        path begins with that of the description's first server."""
         if not is_operation(written):
             return None
         try:
@@ -260,7 +260,7 @@ class SchemaLoader:
             for node, message, hint in list_unsatisfiable(check)
         ]
         findings = self.weigh((*lint(check.schemas, check.formats), *contrary))
-        is_foreign = is_operation_place(read.place)  # its author is somebody else: told, and served
+        is_foreign = is_operation_place(read.place)  # somebody else is its author: noted, and served
         if mistakes := [describe_finding(each, read) for each in findings if each.is_grave and not is_foreign]:
             raise ConfigError(mistakes)
         for each in findings[:_MOST_NOTES]:
@@ -303,7 +303,7 @@ def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
 
 # --- what is wrong in a schema, told at the line where it is written --------------------------------------------------
 def is_operation(written: JsonValue) -> bool:
-    """Whether a written schema names an operation of an OpenAPI description."""
+    """Returns whether a written schema names an operation of an OpenAPI description."""
     return isinstance(written, dict) and isinstance(written.get("openapi"), str)
 
 
@@ -363,7 +363,7 @@ def word_error(error: SchemaError) -> str:
 
 
 def is_operation_place(place: SchemaPlace) -> bool:
-    """Whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
+    """Returns whether a place in the config holds a reference to an OpenAPI operation and not the schema itself."""
     try:
         return is_operation(find_at_pointer(place.source.value, place.path))
     except LookupError:

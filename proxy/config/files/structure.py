@@ -36,9 +36,8 @@ _SHOWN: Final = 60  # characters of a value that a message shows
 _ABOUT_WHOLE: Final = frozenset({"type", "enum", "const", "not", "pattern", "anyOf"})
 
 
-# What other systems' documents call what the config says by keys of its own, for the hint at an unknown key and for the
-# page (docs/config.md, "Names of other systems").
-# System -> its name -> how it is written here.
+# Other systems' names for our keys, for the hint at an unknown key and for the page (docs/config.md, "Names of other
+# systems"). System -> its name -> how it is written here.
 _OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "Acode": {
         "retry": "`attempts: {max: 3}`",

@@ -59,8 +59,8 @@ class CallSampler(ServiceExtender, Protocol):
 
 
 class ExtensionServices:
-    """The services that plugins add, each made for the first config that has a section or policy key of its plugin; the
-    limiter of a plugin for the first with one of its limits, the sampler for the first sampled call."""
+    """The services that plugins add, each made for the first config that has a section or policy key of its plugin. A
+    plugin's limiter is made for the first with one of its limits, the sampler for the first sampled call."""
 
     def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
         self._world = (base, log, metrics)
