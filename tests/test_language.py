@@ -17,7 +17,7 @@ MOST: Final = {
     "benchmarks": 71,
     "docs/evidence": 156,
     "proxy": 14,
-    "proxy/config": 11,
+    "proxy/config": 2,
     "proxy/core": 1,
     "proxy/extensions/correction": 1,
     "proxy/server": 1,

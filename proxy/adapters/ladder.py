@@ -77,7 +77,7 @@ def make_conversation(source: ConversationSource, name: str) -> Conversation:
 
 
 def find_text(request: RawRequest, places: tuple[tuple[str, str], ...]) -> str:
-    """The first text at one of the places (kind of source, name), or ''. `_meta` is that of the body or `params`
+    """The first text at one of the places (kind of source, name), or ''. `_meta` is the body's or that of `params`
     (MCP)."""
     body: JsonValue = ABSENT
     for kind, name in places:

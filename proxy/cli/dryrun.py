@@ -57,8 +57,7 @@ class _NoTime:
 
 @value_class
 class ForwardedCall:
-    """An accepted call: its arguments as they would be sent, the repairs, and the decision (None for a mere
-    request)."""
+    """An accepted call: its arguments as they would be sent, the repairs, and the decision (None if it is no call)."""
 
     arguments: bytes
     repairs: tuple[Repair, ...]

@@ -37,8 +37,8 @@ _LAST_PORT: Final = 65535
 
 @value_class
 class Address:
-    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: any free port if it is
-    taken."""
+    """A listening address: a host and a TCP port, or the path of a unix socket. `or_free`: if it is taken, any free
+    port."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -415,12 +415,12 @@ class HookEntry:
 class Config:
     """A complete config. `written` is the file's content with unresolved references, which a dump may show.
 
-    `metadata_routes` relay the OAuth metadata of MCP servers. `notes` tells the operator what is worth knowing and no
-    mistake. `drain` is how long the proxy serves on after the signal to stop, `finish` how long calls may take after
-    that, in seconds; with `stay_ready` the proxy is ready meanwhile. `reload`: how often the files are checked for
-    changes, in seconds; None: only on request. `memory`: what the bodies under way may take together, in bytes; None:
-    by what the system leaves free. `prepare`: whether checks are compiled at the first call or ahead. `sections`: what
-    the keys of plugins say, by key.
+    `metadata_routes` relay the OAuth metadata of MCP servers. `notes` are remarks for the operator that are no
+    mistakes. `drain` is how long the proxy continues to serve after the signal to stop, `finish` how long calls may
+    take after that, in seconds. With `stay_ready` the proxy is ready while draining. `reload`: how often the files are
+    checked for changes, in seconds; None: only on request. `memory`: the most memory for the bodies in transit
+    together, in bytes; None: by the system's free memory. `prepare`: whether checks are compiled at the first call or
+    ahead. `sections`: the values of the plugins' keys, by key.
     """
 
     routes: tuple[RouteEntry, ...]

@@ -103,8 +103,8 @@ class ToolReader:
             self.context.mistake((*path, "aliases", alias), message, hint, key=True)
 
     def read_policy(self, name: str, route: Written, route_path: Pointer) -> tuple[dict[str, JsonValue], Policy]:
-        """The policy of a tool on a route, or of the route alone if no tool has the name: as it is written, and what it
-        says. Policies that are written alike are one."""
+        """Returns the policy of a tool on a route, or only of the route if no tool has the name: as written, and its
+        values. Policies with the same text are one."""
         named = str(reveal(route.get("name", route.get("path", route_path[-1]))))
         tool = name_scope(self.entry(name), f"tool {name}")
         written = merge_layers(self.defaults, tool, name_scope(route, f"route {named}"))

@@ -94,8 +94,8 @@ class RelayHandler(Protocol):
     """Answers the requests of relayed routes with one key (`RelaysRequests.relay_key`) in this process."""
 
     def handle(self, request: ListedRequest, /) -> Awaitable[web.StreamResponse | RouteRequest]:
-        """Answers one request whose body has not been read; or returns it to be relayed, with its body if that was
-        read."""
+        """Answers one request whose body has not been read; or returns it, with its body if that was read, to relay
+        it."""
 
     async def close(self) -> None:
         """Ends what runs beside the requests."""

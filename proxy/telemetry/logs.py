@@ -91,8 +91,7 @@ class Log:
     """Implements `Observer`; `event` and `defect` report what happens outside of requests."""
 
     def __init__(self, stream: TextIO, format_name: str, level: str, wall: Callable[[], float]) -> None:
-        """`format_name` is json, console (lines for people), or auto (console on a terminal). `wall`: seconds since
-        1970."""
+        """`format_name` is json, console (lines for people), or auto (console on a terminal). `wall`: Unix seconds."""
         self.level = level
         """The lowest level that is written, one of LEVELS. May be set at any time."""
         self._wall = wall

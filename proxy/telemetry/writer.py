@@ -212,8 +212,8 @@ class QueueWriter:
 
 
 def open_writer(stream: TextIO, render: Render, notice: Notice) -> StreamWriter | QueueWriter:
-    """Makes the writer for a stream, with a queue if the stream has a file descriptor. No method of a writer raises or
-    blocks."""
+    """Makes the writer for a stream, with a queue if the stream has a file descriptor. Its methods never raise or
+    block."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from proxy.core import decide
-from proxy.core.model.value_class import set_later
 from proxy.core.model.values import CheckedCall
 from proxy.hooks import Answer, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
 
@@ -130,8 +129,7 @@ async def _says_nonsense(_call: Call) -> Any:
 
 async def _hands_over_a_checked_call(call: Call) -> Any:
     """Makes what only the decision may make, and passes it on in every way there is."""
-    made = object.__new__(CheckedCall)
-    set_later(made, "arguments", b'{"lat": "north"}')
+    made: Any = CheckedCall(None, b'{"lat": "north"}', {"lat": "north"})  # type: ignore[arg-type]
     return Change(made) if call.header("x-way") == "change" else made
 
 
@@ -139,7 +137,7 @@ async def _changes_what_it_is_shown(call: Call) -> Any:
     """Valid at the first look, something else afterwards."""
     arguments = call.arguments
     arguments["lat"] = "north"
-    set_later(call, "text", b'{"lat": "north"}')
+    object.__setattr__(call, "text", b'{"lat": "north"}')
     return None
 
 

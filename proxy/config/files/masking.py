@@ -58,8 +58,8 @@ def may_hold_secret(path: Pointer) -> bool:
 
 
 def redact_config(value: JsonValue, path: Pointer = (), *, in_schema: bool = False) -> JsonValue:
-    """The config as written, for dumps: `${...}` unresolved, header values that stand in the file masked. `in_schema`:
-    a place around it lies in a schema, whose keys are names of properties."""
+    """Returns the config as written, for dumps: `${...}` unresolved, header values that the file holds masked.
+    `in_schema`: a place around it is in a schema, whose keys are names of properties."""
     in_schema = in_schema or path == ("documents",) or (len(path) > 2 and is_schema_place(path))
     if isinstance(value, Secret):
         value = value.written

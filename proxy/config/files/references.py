@@ -67,8 +67,8 @@ class Collector:
         self._where = where
 
     def collect(self, start: SchemaDocument) -> dict[str, SchemaDocument]:
-        """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError with every
-        dangling reference."""
+        """URI -> document, for every document that `start` reaches, without itself. Raises ConfigError with each
+        dangling one."""
         found: dict[str, SchemaDocument] = {}
         mistakes: list[Mistake] = []
         known = {start.uri, *(base for _, base, _ in _list_parts(start.value, start.uri))}

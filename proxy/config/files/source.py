@@ -101,8 +101,7 @@ def describe_failure(error: OSError | ValueError) -> str:
 
 
 class Files:
-    """Reads files and keeps each. `seen` has the hash of every requested file, '' if unreadable; `secrets` hold a
-    secret."""
+    """Reads files and keeps each. `seen` has the hash of every requested file, '' if unreadable; `secrets` hold one."""
 
     def __init__(self) -> None:
         self._bytes: dict[Path, bytes] = {}

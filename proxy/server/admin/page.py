@@ -45,7 +45,7 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """The last changes of the proxy: 50 reloads, 200 changes of breakers, the begin of a drain. `wall`: time since
+    """The last changes of the proxy: 50 reloads, 200 changes of breakers, the begin of a drain. `wall`: seconds since
     1970."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
@@ -173,7 +173,7 @@ class OperatorAccess:
         return True
 
     def find_role(self, fields: Fields) -> Role | None:
-        """Returns the role that the request's token gives, or None if the token is missing or wrong. Compares in
+        """Returns the role that the request's token gives, or None if the token is missing or wrong. It compares in
         constant time."""
         if not self._needs_token:
             return "operator"

@@ -154,8 +154,7 @@ async def read_whole(
     timeout: float,  # noqa: ASYNC109 - of the whole body
     memory: BodyMemory | None = None,
 ) -> bytes | BadRequest:
-    """The body as sent, unless it is longer than `limit` bytes or than `memory` (if given) allows, slow or badly
-    framed."""
+    """The body as sent, unless it is longer than `limit` bytes or `memory` (if given) allows, slow or badly framed."""
     if memory is not None and not memory.reach(request.content_length or 0):
         return FULL
     try:

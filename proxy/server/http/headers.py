@@ -44,8 +44,8 @@ _OTHER_ADDRESSES: Final = frozenset(
      "x-azure-clientip", "x-appengine-user-ip", "x-remote-ip", "x-remote-addr", "x-originating-ip", "client-ip"}
 )  # fmt: skip
 
-# Some frameworks and gateways take the path of a request from these fields. If calls are judged, they are dropped, also
-# those of trusted hops.
+# Some frameworks and gateways take the path of a request from these fields. Judged routes drop them, also those of
+# trusted hops.
 _PATH_OVERRIDES: Final = frozenset({"x-original-url", "x-rewrite-url"})
 ANOTHER_REQUEST: Final = frozenset({*METHOD_OVERRIDES, *_PATH_OVERRIDES})
 

@@ -268,8 +268,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._reading = False
 
     def _read_on(self) -> None:
-        """Continues reading, unless enough waits for the caller: first arrived bytes, in the next turn of the loop,
-        then the socket."""
+        """Continues reading, unless enough waits for the caller: first arrived bytes, in the next turn, then the
+        socket."""
         if self._reader is not None and self.keep < 0 and self._reader.size > _HIGH_WATER:
             return
         if self._rest:
