@@ -330,7 +330,7 @@ RouteKind = Literal["call", "validate", "passthrough"]
 
 @value_class
 class PluginSettings:
-    """What a plugin made of a route: `key` is its `relay_key` or its `protocol`."""
+    """A plugin's settings of a route: `key` is its `relay_key` or its `protocol`."""
 
     key: str
     settings: Any

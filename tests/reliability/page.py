@@ -18,10 +18,10 @@ Written by `make reliability` (`make reliability SOAK=60` for a short one). Not 
 
 {minutes:g} minutes, one proxy process, {callers} callers that call without end and {disturbers} clients that disturb.
 All the time the config is exchanged **every second** the way kubelet exchanges a ConfigMap, every tenth time by one
-with mistakes, and the upstream is **killed (SIGKILL) and started again** every 5 to 9 seconds. Each caller knows what
-has to come of each call: a valid call arrives byte for byte, a repairable one as repaired, an invalid one is refused;
-while the upstream is down, an answer that says so. Everything else, no answer included, counts as lost. The upstream
-judges every call again, by code of its own, and keeps a book of what reached it.
+with mistakes. The upstream is **killed (SIGKILL) and started again** every 5 to 9 seconds. Each caller knows the right
+result of each call: a valid call arrives byte for byte, a repairable one as repaired, an invalid one is refused. While
+the upstream is down, an answer says so. Everything else, no answer included, counts as lost. The upstream judges every
+call again, by separate code, and records the calls that reach it.
 
 | | |
 |---|---|
@@ -37,13 +37,13 @@ judges every call again, by code of its own, and keeps a book of what reached it
 | Defects (`Internal error` in the log) | {defects} |
 | Exit code after SIGTERM | {exit_code} |
 
-What the held calls were:
+The held calls:
 
 | call | count |
 |---|---|
 {kinds}
 
-What disturbed:
+The disturbances:
 
 | disturbance | count |
 |---|---|
@@ -53,10 +53,10 @@ Memory at the start is taken {warm:g} s in; at the end, {quiet:g} s after the la
 
 ## Hostile requests
 
-Requests collected from the test suites and advisories of other HTTP servers and proxies (request smuggling, broken
-framing, odd line ends, cut-off bodies ...), written to a raw socket in three ways. Each has to end in one of two ways:
-refused by the proxy with a JSON answer that is counted, or forwarded, and then the upstream reads exactly the requests
-that were sent. Afterwards an ordinary call on a new connection has to be served.
+The requests come from the test suites and advisories of other HTTP servers and proxies (request smuggling, broken
+framing, odd line ends, cut-off bodies ...). They are written to a raw socket in three ways. Each has to end in one of
+two ways: refused by the proxy with a JSON answer that is counted, or forwarded, and then the upstream reads exactly the
+requests that were sent. Afterwards an ordinary call on a new connection has to be served.
 
 {hostile}
 """

@@ -67,7 +67,7 @@ METRICS: Final = (EVENTS_COUNTED, QUESTIONS, SECONDS, TOKENS, BUDGETS)
 
 
 class CorrectionMetrics:
-    """Implements `ConfiguredObserver`, and `Observer` where the config has corrections."""
+    """Implements `ConfiguredObserver`, and `Observer` if the config has corrections."""
 
     def __init__(self, _clock: Clock, _pacing: Pacing, metrics: Metrics, _log: Log) -> None:
         self._knows = metrics.knows
