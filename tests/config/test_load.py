@@ -20,6 +20,7 @@ from proxy.core.model.values import JsonValue
 from proxy.core.schema.formats import NONE
 from proxy.plugins import list_plugins
 from proxy.routing import build_routes
+from tests.generated import examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -314,7 +315,7 @@ BROKEN_VALUES: st.SearchStrategy[JsonValue] = st.sampled_from(
 
 
 @pytest.mark.large
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_reports_any_broken_config_with_a_place_and_raises_nothing_else(tmp_path: Path, data: st.DataObject) -> None:
     value = read_yaml((ROOT / "config.example.yaml").read_bytes()).value

@@ -36,6 +36,7 @@ from proxy.core.tool_errors.dialects import DIALECTS
 from proxy.core.tool_errors.error_body import find_json_type
 from proxy.core.tool_errors.places import read_steps
 from tests.core.values import SECRETS
+from tests.generated import examples
 from tests.tables import each_row
 
 DATA: Final = Path(__file__).parent.parent / "data" / "upstream-complaints"
@@ -406,7 +407,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     status=st.sampled_from(sorted(STATUSES)),
     content_type=st.sampled_from(["application/json", "text/html", "", "text/plain; charset=utf-8"]),

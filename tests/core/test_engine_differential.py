@@ -21,6 +21,7 @@ from proxy.core.check.shapes import WIDE
 from proxy.core.check.validation import BrokenKeyword, SchemaError, compile_check
 from proxy.core.json.jsontext import parse
 from proxy.core.schema.drafts import Draft
+from tests.generated import examples
 
 pytestmark = pytest.mark.large
 
@@ -39,7 +40,7 @@ DRAFTS: Final = {
 }
 
 SETTINGS: Final = settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

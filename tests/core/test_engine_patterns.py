@@ -12,6 +12,7 @@ from proxy.config.files.published import load_published_schema
 from proxy.core.schema.drafts import META_SCHEMA, SchemaError
 from proxy.core.schema.matching import SearchGivenUp, make_matcher, match_any, trust_patterns
 from proxy.core.schema.nodes import Schemas
+from tests.generated import examples
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ PIECES = (
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(PIECES), max_size=5).map("".join))
 def test_our_own_patterns_mean_the_same_to_the_engine_that_strangers_do_not_get(text: str) -> None:
     with trust_patterns():

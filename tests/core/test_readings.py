@@ -20,10 +20,11 @@ from proxy.core.check.validation import Check, compile_check
 from proxy.core.json.jsontext import are_equal, dumps, parse
 from proxy.core.model.values import JsonValue
 from tests.core.repairing import LEVELS, obj, outcome
+from tests.generated import examples
 
 pytestmark = pytest.mark.large
 
-THOROUGH = settings(max_examples=200, deadline=None)
+THOROUGH = settings(max_examples=examples(200), deadline=None)
 
 INT: Final[JsonValue] = {"type": "integer"}
 STR: Final[JsonValue] = {"type": "string"}

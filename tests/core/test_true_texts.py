@@ -44,6 +44,7 @@ from proxy.extensions.chat.server.call_judge import JudgedCall
 from proxy.extensions.correction.core.words import Layer
 from proxy.extensions.correction.questions import load_prompt, write_json, write_messages
 from proxy.extensions.correction.trajectory import hide_secrets
+from tests.generated import examples
 
 ALONE = Conversation("c", Rung.HEADER)
 LONG_PATH = "/home/alice/projects/app/config/settings.yaml"
@@ -169,7 +170,7 @@ def refuse(
     return policy, call, add_advice(contract.grant_attempt(call, decision.failure, recorded, policy), policy)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(refused(), st.sampled_from([1, 3]), st.booleans())
 def test_shows_no_json_that_was_not_sent_in_a_refusal(
     case: tuple[dict[str, Any], JsonValue], failures: int, marks: bool
@@ -187,7 +188,7 @@ def test_shows_no_json_that_was_not_sent_in_a_refusal(
     assert len(text) <= result.limits.max_chars
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(refused(), st.sampled_from([1, 3]), st.sampled_from(sorted(FORMATS)))
 def test_shows_no_json_that_was_not_sent_in_any_wire_format(
     case: tuple[dict[str, Any], JsonValue], failures: int, name: str
@@ -212,7 +213,7 @@ def find_echoes(value: Any) -> Iterator[Any]:
         yield from find_echoes(item)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(refused())
 def test_shows_no_json_that_was_not_sent_in_the_question_of_a_correction(
     case: tuple[dict[str, Any], JsonValue],
@@ -234,7 +235,7 @@ def test_shows_no_json_that_was_not_sent_in_the_question_of_a_correction(
         assert [] == find_untrue(messages[-1]["content"], sent, schema, hidden)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(refused())
 def test_shows_no_json_that_was_not_sent_in_the_question_to_a_model_server(
     case: tuple[dict[str, Any], JsonValue],
@@ -252,7 +253,7 @@ def test_shows_no_json_that_was_not_sent_in_the_question_to_a_model_server(
 CONTAINERS = st.sampled_from(["off", "expand", "dispatch"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.dictionaries(st.one_of(st.sampled_from(["path", "content"]), KEYS), VALUES, max_size=4),
     st.sampled_from(["beside", "wrapped", "key", "near"]),

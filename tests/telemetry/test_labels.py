@@ -17,6 +17,7 @@ from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.telemetry.metric_table import METRICS, OTHER
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
+from tests.generated import examples
 from tests.telemetry.all_metrics import list_metrics
 
 NAMES = st.text(max_size=12)
@@ -47,7 +48,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.fixed_dictionaries(FIELDS), max_size=4))
 def test_no_record_has_a_label_that_is_not_in_the_catalogue(requests: list[dict[str, Any]]) -> None:
     metrics = Metrics([Served("/weather", "weather")], "digest")

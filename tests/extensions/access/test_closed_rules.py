@@ -12,6 +12,7 @@ from proxy.core.model.values import ABSENT
 from proxy.extensions.access.access_section import read_allow, read_deny
 from proxy.extensions.access.core.access_rules import fits_arguments
 from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places, negate_arguments
+from tests.generated import examples
 
 # A place in a schema: the schema around that of a value, and the arguments around the value.
 Place = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -112,7 +113,7 @@ def _list_calls(call: dict[str, Any], path: Any) -> Iterator[dict[str, Any]]:
         yield from (plain, {**plain, "mode": [call["mode"]]}, {**plain, "Mode": call["mode"]}, {**plain, "mode": {}})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(GUARDS),
     st.sampled_from(list(BELOW)),
@@ -207,7 +208,7 @@ def denies(schema: Any, arguments: Any) -> bool:
     return not fits_arguments(found[0], arguments)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(DENIED),
     st.sampled_from(list(ANY_OF)),

@@ -19,6 +19,7 @@ from proxy.extensions.access.access_section import read_allow
 from proxy.extensions.access.core.access_rules import Identity, fits_arguments, fits_caller
 from tests.extensions.access.issuer import guarded
 from tests.extensions.access.test_access_config import HASH, MAIN, write
+from tests.generated import examples
 
 ROUTE = """
   - path: /files/{tool}
@@ -111,7 +112,7 @@ def _list_forms(value: Any) -> Iterator[Any]:
         yield from (str(value), float(value), value + 1, [value, value], f"{value}.0")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(list(PLACES)), st.sampled_from([OWN, "/data/acme", "a b", 17, 2**70]))
 def test_rejects_every_form_of_another_tenant(place: str, own: Any) -> None:
     steps, claims = PLACES[place], {"org": own}

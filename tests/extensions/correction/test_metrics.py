@@ -16,6 +16,7 @@ from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics, Served
 from proxy.telemetry.metrics_page import write_page
+from tests.generated import examples
 
 COUNTS = st.sampled_from([0, 7])
 QUESTIONS = st.builds(
@@ -32,7 +33,7 @@ CALLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(CALLS, max_size=4))
 def test_no_question_or_event_has_a_label_that_is_not_in_the_catalogue(calls: list[dict[str, Any]]) -> None:
     metrics = Metrics([Served("/weather", "weather")], "digest")
