@@ -46,7 +46,7 @@ class DefectError(RuntimeError):
     """Raised in place of a decision."""
 
 
-def fail(*_: object) -> Decision:
+def fail(*_: object, **__: object) -> Decision:
     raise DefectError("tulip")
 
 
