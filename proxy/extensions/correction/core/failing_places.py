@@ -12,12 +12,13 @@ from proxy.core.display.suggestions import find_nearest
 from proxy.core.explain.explain import list_violations
 from proxy.core.explain.misplaced import find_named_places, find_wrapper, list_unknown_beside
 from proxy.core.explain.places import find_nodes_at
-from proxy.core.explain.undeclared import LOOKED_AT
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Document, Failure, JsonValue, Pointer, ToolCall, Violation
 
 _MOST_FOUND: Final = 100
+# Names compared with a wrong one.
+_MOST_NAMES: Final = 200
 
 
 def list_failing_places(check: Check, arguments: JsonValue, violations: Sequence[Violation]) -> list[tuple[str, ...]]:
@@ -49,7 +50,7 @@ def _list_hinted_places(check: Check, root: JsonValue, found: Iterable[Violation
         if violation.code is codes.UNKNOWN_FIELD and violation.path:
             yield violation.path
             declared = {key for node in find_nodes_at(check, violation.path[:-1]) for key in node.properties}
-            nearest = find_nearest(str(violation.path[-1]), sorted(declared)[:LOOKED_AT])
+            nearest = find_nearest(str(violation.path[-1]), sorted(declared)[:_MOST_NAMES])
             yield from () if nearest is None else ((*violation.path[:-1], nearest),)
 
 
