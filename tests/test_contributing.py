@@ -129,7 +129,7 @@ class WordedAdapter(PlainAdapter):
         "from proxy.adapters.worded import WordedAdapter\n",
     )
     copy.insert("proxy/adapters/__init__.py", "PlainAdapter(), Disp", "WordedAdapter(), ")
-    copy.insert("proxy/config/keys/route_keys.py", '"http"),', '"worded", ')
+    copy.insert("proxy/config/keys/route_keys.py", '"http"), "Plain', '"worded", ')
     copy.config("protocol: worded, ")
     answers = [(200, '{"n":1}'), (400, "INVALID_ARGUMENTS")]
     assert f"{answers}\n" == copy.run("-c", CALLS, 'call {"n":1}', 'call {"n":{}}')

@@ -104,7 +104,8 @@ class Routes:
         )
         if len(self._context.mistakes) > before or is_reported:
             return None
-        policy = listed.template if listed else self._catalogue.read_policy(name, route.entry, route.at)[1]
+        written = self._catalogue.merge_policy(name, route.entry, route.at)
+        policy = listed.template if listed else self._catalogue.read_policy(written)
         sends = route.upstream != NO_UPSTREAM
         channels, query = self._read_channels(route, name, tools if listed is None else listed.tools)
         request = self._find_request(route, tools.get(name))

@@ -34,7 +34,8 @@ class ToolReader:
     def __init__(self, context: Context, schemas: SchemaLoader, defaults: Written) -> None:
         self.context, self.schemas, self.defaults = context, schemas, defaults
         self.used: set[str] = set()
-        self._policies: dict[str, tuple[dict[str, JsonValue], Policy]] = {}
+        self._written: dict[str, dict[str, JsonValue]] = {}
+        self._policies: dict[int, Policy] = {}
         self.names = context.names("tools")
         fixed = [entry.get("tool") for entry in list_mappings(context.structure.value.get("routes"))]
         self.known_to_caps = frozenset([reveal(name) for name in fixed if isinstance(name, str)]) | {*self.names}
@@ -68,7 +69,7 @@ class ToolReader:
         """A tool as a route serves it; None, with the mistake reported, where it cannot be served."""
         self.used.add(name)
         entry = self.entry(name)
-        written, policy = self.read_policy(name, route, route_path)
+        written = self.merge_policy(name, route, route_path)
         path = route_path if "schema" in route else ("tools", name)
         made = route.get("schema", entry.get("schema"))
         holder = route_path if "container" in route else ("tools", name)
@@ -91,8 +92,8 @@ class ToolReader:
                 where = self.context.where(route_path)
                 self.context.notes.append(f"{where}: its `{key}` overrides that of tool {name!r}")
         return ToolConfig(
-            name, described or (schema.description if schema else ""), schema, container, policy, written,
-            answer, self.request(name, made, path, provided),
+            name, described or (schema.description if schema else ""), schema, container, self.read_policy(written),
+            written, answer, self.request(name, made, path, provided),
         )  # fmt: skip
 
     def check_aliases(self, path: Pointer, entry: Written, schema: ToolSchema | None) -> None:
@@ -102,16 +103,19 @@ class ToolReader:
         for alias, message, hint in list_alias_mistakes(aliases, declared):
             self.context.mistake((*path, "aliases", alias), message, hint, key=True)
 
-    def read_policy(self, name: str, route: Written, route_path: Pointer) -> tuple[dict[str, JsonValue], Policy]:
-        """Returns the policy of a tool on a route, or only of the route if no tool has the name: as written, and its
-        values. Policies with the same text are one."""
+    def merge_policy(self, name: str, route: Written, route_path: Pointer) -> dict[str, JsonValue]:
+        """Returns the policy of a tool on a route as it is written, or of only the route if no tool has the name. Equal
+        policies are one object."""
         named = str(reveal(route.get("name", route.get("path", route_path[-1]))))
         tool = name_scope(self.entry(name), f"tool {name}")
         written = merge_layers(self.defaults, tool, name_scope(route, f"route {named}"))
-        key = repr(written)  # of a secret the reference
-        if key not in self._policies:
-            self._policies[key] = written, read_policy(written)
-        return self._policies[key]
+        return self._written.setdefault(repr(written), written)  # of a secret the reference
+
+    def read_policy(self, written: dict[str, JsonValue]) -> Policy:
+        """Returns the policy that `merge_policy` returned as it is written. It has no mistake."""
+        if id(written) not in self._policies:
+            self._policies[id(written)] = read_policy(written)
+        return self._policies[id(written)]
 
     def request(self, name: str, schema: JsonValue, path: Pointer, provided: frozenset[str]) -> RequestForm | None:
         """Returns how the arguments of a tool become an HTTP request: its key `request`, or what its operation says."""

@@ -47,9 +47,7 @@ _OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "max_errors_shown": "`feedback: {max_errors: 10}`",
         "max_value_preview": "`feedback: {max_preview: 100}`",
     },
-    "GoMind": {
-        "GOMIND_AGENT_RETRY_BACKOFF_MS": "`resend: {backoff: 1s}`",
-    },
+    "GoMind": {"GOMIND_AGENT_RETRY_BACKOFF_MS": "`resend: {backoff: 1s}`"},
     "Compozy": {
         "llm": "`guidance: {dynamic_state: on}`, `caps: {default: 3}`, `finalize_output_retries: 2`",
         "enable_dynamic_prompt_state": "`guidance: {dynamic_state: on}`",

@@ -178,12 +178,7 @@ ROUTE: Final = name_kind(
             SOME_TEXT,
             "Why these requests are refused, as the answer says: an operation neither judged nor relayed.",
         ),
-        ConfigKey(
-            "protocol",
-            choice("http"),
-            "Plain HTTP calls.",
-            default="http",
-        ),
+        ConfigKey("protocol", choice("http"), "Plain HTTP calls.", default="http"),
         ConfigKey("schema", _SCHEMA, "The tool's arguments, if it is not in the catalogue."),
         ConfigKey(
             "response_schema", _RESPONSE_SCHEMA, "The schema of the tool's answers on this route. Replaces the tool's."
