@@ -17,7 +17,7 @@ from proxy.core.model.values import JsonValue
 from proxy.core.rules.facts import read_facts
 from proxy.core.schema.drafts import REFERENCES, is_conditional, list_subschemas
 from proxy.core.schema.matching import SearchGivenUp, make_matcher
-from proxy.core.schema.nodes import Node, Schemas
+from proxy.core.schema.nodes import NUMERIC, Node, Schemas
 
 # The most contradictions reported; more of them have one cause.
 _MOST: Final = 10
@@ -78,7 +78,8 @@ def list_unsatisfiable(check: Check) -> Iterator[tuple[Node, str, str]]:
         elif node.choices is not None and not _is_any_accepted(check, node):
             message = "no value can satisfy it, the keywords beside the listed values refuse each of them"
             yield node, message, "change the listed values or the keywords beside them"
-        for message in (*_list_contrary_limits(node, parts), *_list_contrary_counts(node)):
+        has_limits = any(not NUMERIC.isdisjoint(part.keywords) for part in parts)
+        for message in (*_list_contrary_limits(node, parts), *_list_contrary_counts(node)) if has_limits else ():
             yield node, message, "change one of the two"
         if node.has("discriminator") and _is_ambiguous(node):
             message = "calls are ambiguous, the required keys of each branch of `oneOf` fit another branch too"
