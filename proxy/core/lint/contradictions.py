@@ -139,8 +139,7 @@ def _list_contrary_counts(node: Node) -> Iterator[str]:
     is_bounded = "object" in types and _is_closed(node) and not node.pattern_properties
     if isinstance(least, int) and is_bounded and declared < least:
         yield f"no object can satisfy it, `minProperties` is {least} and the number of allowed keys {declared}"
-    closed = node.items is not None and node.items.never
-    if isinstance(items, int) and "array" in types and closed and allowed < items:
+    if isinstance(items, int) and "array" in types and node.items is not None and node.items.never and allowed < items:
         yield f"no array can satisfy it, `minItems` is {items} and the number of allowed items {allowed}"
 
 
