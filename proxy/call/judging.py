@@ -271,7 +271,7 @@ class Elsewhere:
 
 
 def is_rich(text: bytes) -> bool:
-    """Whether reading a text may take so long that others would wait for it."""
+    """Returns whether reading a text may take so long that others would wait for it."""
     return len(text) > LONG and sum([_count(text, byte) for byte in (b",", b"[", b"{")]) > RICH
 
 
@@ -300,8 +300,8 @@ def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
 
 
 def look_at(call: ToolCall, policy: ToolPolicy) -> bool | None:
-    """Whether the schema is known to accept a call that is judged here: it is small, nothing judges it, or its schema
-    takes it at little cost. None: it is not judged here."""
+    """Returns whether the schema is known to accept a call that is judged here: it is small, nothing judges it, or its
+    schema accepts it cheaply. None: it is not judged here."""
     document = call.arguments
     if policy.listed is not None:
         return None

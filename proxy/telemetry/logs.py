@@ -163,7 +163,7 @@ class Log:
             self._instant = (second, text)
         return {
             **entry.fields,
-            "timestamp": "%s.%03d+00:00" % (text, millisecond),  # noqa: UP031 - quicker than an f-string with a format
+            "timestamp": f"{text}.{str(1000 + millisecond)[1:]}+00:00",  # a format would cost three times as much
             "level": level,
             "message": event["event"],
         }
