@@ -2,6 +2,7 @@
 
     Driver     begins a coroutine as a plain call, and hands it to a task at the first wait
     Signal     an event that the driver itself can wait for, without a turn of the event loop
+    sleep      waits for some time, without a task too
     IN_TASK    awaited by a step before it calls code that needs an asyncio task, such as `asyncio.timeout`
 
 In a task, awaiting a `Signal` is like awaiting a future, and `IN_TASK` does nothing. So the same coroutine also runs in
@@ -52,8 +53,17 @@ class Signal:
         yield from ready
 
 
+async def sleep(seconds: float) -> None:
+    """Waits as `asyncio.sleep` does, and needs no task."""
+    over = Signal()
+    timer = asyncio.get_running_loop().call_later(seconds, over.set)
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
 def _settle(future: asyncio.Future[None]) -> None:
-    """Ends a future, unless its task has been canceled."""
     if not future.done():
         future.set_result(None)
 

@@ -52,7 +52,7 @@ class Pacing(Protocol):
     """Waiting, chance, and a name for each call: the needs of sending again."""
 
     async def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Waits. Needs no task."""
 
     def chance(self) -> float:
         """A number of at least 0 and below 1, each as likely as any other."""
@@ -184,7 +184,8 @@ class RateExceeded:
 class StateStore(Protocol):
     """Remembers episodes and counts. Each method is atomic; keys expire `ttl` seconds after their last change.
 
-    No method raises: a shared store that is out of reach is replaced by the knowledge of this process.
+    No method raises: a shared store that is out of reach is replaced by the knowledge of this process. A method that
+    waits for others awaits `IN_TASK` first (`proxy/driver.py`).
     """
 
     def is_known(self, key: str) -> bool:

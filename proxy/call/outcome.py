@@ -38,7 +38,6 @@ from proxy.core.model.values import (
 )
 from proxy.core.tool_errors.answers import find_broken_answer
 from proxy.core.tool_errors.classify import make_unfit_failure
-from proxy.driver import IN_TASK
 from proxy.interfaces import CallRoute, Services
 
 # How long the first failure of a turn waits for the others, so that parallel calls count as one attempt, in seconds. A
@@ -49,7 +48,6 @@ _GATHERING: Final = 0.01
 async def recall_failures(context: CallContext) -> CallContext | ToolResult:
     """Returns an answer that earlier failures already decide; otherwise the call, with the attempts it has `seen`. A
     clean call waits for no shared store."""
-    await IN_TASK
     store, policy = context.services.store, context.counted_by
     episode = await store.look(context.key, if_known=not contract.asks_first(policy))
     known = None if episode is None else contract.look_up_attempt(context.call, episode, context.digest, policy)
@@ -94,7 +92,6 @@ def _escalate(context: CallContext, result: ToolResult) -> None:
 
 async def count_tool_error(context: CallContext, failure: Failure) -> None:
     """Remembers an error of the tool itself: of the same call, and of all its calls where those have a budget."""
-    await IN_TASK
     store, policy = context.services.store, context.policy
     if policy is None or context.report_only or not context.counts_tool_errors:
         return
@@ -118,7 +115,6 @@ async def _add_tool_error(context: CallContext, key: str, error: FailedAttempt, 
 
 async def refuse_call(context: CallContext, pending: PendingFailure) -> ToolResult:
     """Counts the attempt if the failure is one, and lets the retry contract make the answer of it."""
-    await IN_TASK
     failure, recorded = pending.failure, None
     if pending.outcome == "tool_error":
         await count_tool_error(context, failure)
@@ -216,13 +212,11 @@ async def deliver_answer(
     ended, event = None, ""
     # A misused container ends no attempts, being one.
     if reply.status < 300 and approved.event != "auto_expanded" and store.is_known(context.key):
-        await IN_TASK
         ended = await store.clear(context.key)
     group = None if policy is None else policy.container
     if policy is not None and group is not None and approved.checked.call.tool == context.call.tool:
         event = "expanded"
         if group.require_expansion:
-            await IN_TASK
             key = container.make_expansion_key(context.call.conversation, group.name)
             await store.reserve(key, container.MOST_EXPANSIONS, policy.attempts.ttl)
     return make_delivered(context, approved, reply, tool, ended, event)

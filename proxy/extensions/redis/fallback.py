@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from proxy.call_record import Ending
+from proxy.driver import IN_TASK
 from proxy.extensions.redis.remote import Journal, JournalBatch, Remote, SeenEpisode, Unreachable
 from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
 from proxy.state import Changed, MemoryStore, StoreChange
@@ -274,6 +275,7 @@ class FallbackStore:
         """Returns the remote store's answer, or Unreachable; at once if the store is known to be away."""
         if not self._up:
             return _AWAY
+        await IN_TASK
         try:
             return await ask()
         except Unreachable as why:

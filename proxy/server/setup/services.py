@@ -6,7 +6,6 @@ The memory of a service outlives a reload. The room of hooks is loaded for the f
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
 import time
@@ -18,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from proxy import driver
 from proxy.call.judging import Elsewhere
 from proxy.config.load import Loaded
 from proxy.config.mistakes import ConfigError, Mistake
@@ -48,6 +48,7 @@ class Formatters:
     def __init__(self, formatters: Mapping[str, Formatter], report: Callable[[str, Exception], None]) -> None:
         self._formatters = dict(formatters)
         self._report = report
+        self.are_installed = bool(formatters)
 
     @classmethod
     def load_installed(cls, report: Callable[[str, Exception], None]) -> Formatters:
@@ -63,11 +64,6 @@ class Formatters:
             except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises must not stop the proxy
                 report(entry.name, error)
         return cls(found, report)
-
-    @property
-    def are_installed(self) -> bool:
-        """Returns whether any tool has a formatter."""
-        return bool(self._formatters)
 
     def lines(self, tool: str, failure: Failure) -> tuple[str, ...]:
         """The extra lines for a failed call of `tool`: at most five of 300 characters, often none."""
@@ -119,7 +115,7 @@ class SystemClock:
 class SystemPacing:
     """Implements `Pacing` over the event loop and the system's source of chance."""
 
-    sleep = staticmethod(asyncio.sleep)  # seconds
+    sleep = staticmethod(driver.sleep)  # seconds
     chance = staticmethod(random.random)  # at least 0 and below 1
 
     def fresh_key(self) -> str:
