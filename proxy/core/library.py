@@ -261,7 +261,6 @@ def _read_repairs(policy: CallPolicy) -> RepairPolicy:
 
 
 def _compile(written: JsonValue, formats: Formats, *, is_trusted: bool) -> Check:
-    """The compiled schema. Raises SchemaError."""
     if not isinstance(written, dict):
         raise SchemaError("the schema is not an object")
     if not is_trusted:

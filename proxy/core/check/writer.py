@@ -102,11 +102,6 @@ def _multiple(program: Program, _node: Node, step: JsonValue, v: str, t: str) ->
     return exact if made.whole is None else f"({v} % {made.whole} == 0 if {t} is int else {exact})"
 
 
-def _format(program: Program, node: Node, name: JsonValue, v: str, _t: str) -> str:
-    check = program.format(name, node)
-    return "" if check is None else f"{check}({v})"
-
-
 # Keyword -> the type it applies to ("" for every type), and the writer of the condition: true if the keyword is
 # satisfied, for a value of that type.
 CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
@@ -114,7 +109,9 @@ CONDITIONS: Final[dict[str, tuple[str, Condition]]] = {
     "const": ("", lambda program, node, value, v, t: _write_listed(program, node, [value], v, t)),
     "minLength": ("string", _length(">=")), "maxLength": ("string", _length("<=")),
     "pattern": ("string", lambda program, _node, pattern, v, _t: f"{program.pattern(pattern)[0]}({v})"),
-    "format": ("string", _format), "minimum": ("number", _limit(">=", "inimum")),
+    "format": ("string", lambda program, node, name, v, _t:
+               "" if (check := program.format(name, node)) is None else f"{check}({v})"),
+    "minimum": ("number", _limit(">=", "inimum")),
     "maximum": ("number", _limit("<=", "aximum")), "exclusiveMinimum": ("number", _limit(">", "-")),
     "exclusiveMaximum": ("number", _limit("<", "-")), "multipleOf": ("number", _multiple),
     "minItems": ("array", _length(">=")), "maxItems": ("array", _length("<=")),

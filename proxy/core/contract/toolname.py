@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Set
 from collections.abc import Container as Names
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from proxy.core.check.validation import Check
@@ -68,7 +69,8 @@ def trim(name: str, known: Names[str]) -> str | None:
     """The one known name that `name` wraps, or None. A known name is never changed."""
     if name in known or len(name) > _LONGEST:
         return None
-    found = {part for piece in _TEMPLATE_TOKEN.split(name) if (part := _bare(piece.strip(_AROUND), known)) is not None}
+    pieces = (_list_bare(piece.strip(_AROUND)) for piece in _TEMPLATE_TOKEN.split(name))
+    found = {bare for piece in pieces for bare in islice(filter(known.__contains__, piece), 1)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -104,7 +106,3 @@ def _list_bare(piece: str) -> Iterator[str]:
     bare = piece[prefix.end() :] if prefix is not None else piece
     yield bare
     yield _COUNTER.sub("", bare)  # a template that counts the calls: `functions.get_weather:0`
-
-
-def _bare(piece: str, known: Names[str]) -> str | None:
-    return next((name for name in _list_bare(piece) if name in known), None)

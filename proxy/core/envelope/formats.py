@@ -174,11 +174,6 @@ def write_compozy(view: FailureView) -> JsonValue:
     }
 
 
-def write_acode(view: FailureView) -> JsonValue:
-    """Acode's ToolResult message: nothing but the feedback (FR-026..FR-030)."""
-    return {**write_openai(view), "is_error": True}
-
-
 def write_hpd(view: FailureView) -> JsonValue:
     """HPD's flat objects, switched on by `error_type`."""
     result = view.result
@@ -263,7 +258,7 @@ FORMATS: Final[dict[str, Format]] = {
     "tool_result": Format(write_tool_result, VERSION),
     "gomind": Format(write_gomind, VERSION),
     "hpd": Format(write_hpd, VERSION),
-    "acode": Format(write_acode),
+    "acode": Format(lambda view: {**write_openai(view), "is_error": True}),  # nothing but the feedback (FR-026..FR-030)
     "compozy": Format(write_compozy, VERSION),
     "openai": Format(write_openai),
     "anthropic": Format(write_anthropic),

@@ -292,7 +292,6 @@ def _choose_verb(violation: Violation) -> str:
 
 
 def _names_unknown(result: ToolResult) -> bool:
-    """Returns whether all that failed were calls of tools that are not known."""
     return bool(result.history) and all(": Unknown tool " in line for line in result.history)
 
 

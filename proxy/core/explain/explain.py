@@ -87,7 +87,6 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
 
 
 def _show_reading(value: JsonValue, path: Pointer) -> str:
-    """One reading of a value: whole, or only its type."""
     shown = write_preview(value, path=path)
     return shown if len(shown) <= _LONGEST_READING else f"<{name_json_type(value)}>"
 

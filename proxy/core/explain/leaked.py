@@ -83,7 +83,6 @@ def find_leaked_markup(check: Check, value: JsonValue, *, refuse: bool) -> Itera
 
 
 def _texts(value: JsonValue) -> Iterator[tuple[Pointer, str]]:
-    """Every text inside a value, with its place, in order."""
     stack: list[tuple[Pointer, JsonValue]] = [((), value)]
     while stack:
         path, current = stack.pop()

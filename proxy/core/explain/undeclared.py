@@ -112,7 +112,6 @@ def has_only_undeclared(check: Check, value: JsonValue) -> bool:
 
 
 def _drop_keys(value: JsonValue, path: Pointer, names: Mapping[Pointer, frozenset[str]]) -> JsonValue:
-    """The value without the named keys of the objects at some paths."""
     if isinstance(value, dict):
         gone = names.get(path, frozenset())
         return {key: _drop_keys(item, (*path, key), names) for key, item in value.items() if key not in gone}

@@ -109,10 +109,6 @@ _OF_SEVERAL: Final = {
 }
 
 
-def _type(broken: BrokenKeyword, value: JsonValue) -> tuple[Violation]:
-    return (make_type_violation(broken.path, value, broken.node),)
-
-
 def make_type_violation(path: Pointer, value: JsonValue, node: Node) -> Violation:
     """VAL-002 for a value of a type the node does not take."""
     actual = name_json_type(value)
@@ -369,7 +365,8 @@ def _bound_hint(keyword: str, limit: JsonValue, value: JsonValue) -> str:
 
 
 WORDS: Final[Mapping[str, Word]] = {
-    "required": _word_required, "dependentRequired": _dependent, "dependencies": _dependent, "type": _type,
+    "required": _word_required, "dependentRequired": _dependent, "dependencies": _dependent,
+    "type": lambda broken, value: (make_type_violation(broken.path, value, broken.node),),
     "enum": _choice, "const": _choice, "uniqueItems": _word_repeated, "propertyNames": _names, "not": _forbidden,
     **dict.fromkeys(("contains", "minContains", "maxContains"), _contains),
     **dict.fromkeys(("additionalProperties", "unevaluatedProperties"), _unknown),

@@ -141,7 +141,6 @@ def _end_of_string(text: bytes, at: int) -> int:
 
 
 def _collect(text: bytes, at: int, tree: Mapping[str | int, Any], spans: list[tuple[int, int, bytes]]) -> None:
-    """Collects the spans to replace in the container at `at`."""
     for step, start in _list_members(text, at):
         change = tree.get(step)
         if isinstance(change, dict):

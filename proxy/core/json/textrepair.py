@@ -273,7 +273,6 @@ class _Scanner:
         return at
 
     def _ends_here(self, at: int) -> bool:
-        """Returns whether a string can end at a quote at `at`."""
         found = _NEXT.match(self.text, at + 1)
         return found is None or found[1] in _STRUCTURE_AFTER
 

@@ -94,7 +94,6 @@ _PIN: Final = "list the value of {!r} in each branch, such as `const: cat`, or w
 
 
 def _name_discriminator(node: Node) -> str:
-    """The property that a discriminator names."""
     written = node.get("discriminator")
     name = written.get("propertyName") if isinstance(written, dict) else written  # Swagger 2.0 writes the name itself
     return name if isinstance(name, str) else "the property"

@@ -115,7 +115,6 @@ _PLURAL: Final = {"number": "numbers", "string": "strings", "array": "arrays", "
 
 
 def _refuses(keyword: str, value: JsonValue) -> bool:
-    """Returns whether a keyword could refuse a value of its type."""
     if keyword == "uniqueItems":
         return value is True
     return value not in (True, {}, []) if isinstance(value, (bool, dict, list)) else value != 0

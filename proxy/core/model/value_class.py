@@ -115,14 +115,12 @@ def _is_unequal(self: Any, other: Any) -> Any:  # a struct has its own, which do
     return self._compared(self) != other._compared(other) if other.__class__ is self.__class__ else NotImplemented
 
 
-def _hash(self: Any) -> int:
-    return hash(self._hashed(self))
-
-
 @recursive_repr()
 def _show(self: Any) -> str:
     shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
     return f"{self.__class__.__qualname__}({shown})"
 
 
-_SHARED: Final = {"__eq__": _is_equal, "__ne__": _is_unequal, "__hash__": _hash, "__repr__": _show}
+_SHARED: Final = {
+    "__eq__": _is_equal, "__ne__": _is_unequal, "__hash__": lambda self: hash(self._hashed(self)), "__repr__": _show
+}  # fmt: skip

@@ -265,7 +265,6 @@ def _respell(schemas: list[Node], value: JsonValue, path: Pointer, repairs: list
 
 
 def _is_switched_off(rule: str, schemas: Iterable[Node]) -> bool:
-    """Whether `x-repair` switches a rule off at this place."""
     allowed = [read_facts(schema).allowed for schema in schemas]
     return any(each is not None and rule not in each for each in allowed)
 

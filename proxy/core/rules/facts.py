@@ -106,12 +106,13 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
             left = frozenset(map(str, switch)) if isinstance(switch, list) else frozenset[str]()
             allowed = left if allowed is None else allowed & left
     name = str(node.path[-1]) if node.path[-2:-1] == ("properties",) else ""
+    words = [part.get(keyword) for part in parts for keyword in ("contentMediaType", "format")]
     site = Site(
         types,
         free_text and "string" in types,
         choices,
         name,
-        any(map(_states_json, parts)) or name in WRAPPER_KEYS,
+        any(isinstance(word, str) and _JSON.search(word) for word in words) or name in WRAPPER_KEYS,
         formats=share(frozenset(text for part in parts if isinstance(text := part.get("format"), str))),
         is_fixed_length=any(map(_fixes_length, parts)),
     )
@@ -119,13 +120,7 @@ def _read_once(node: Node, above: frozenset[int], memo: dict[int, Facts]) -> Fac
     return memo.setdefault(id(node), Facts(site, allowed, null))
 
 
-def _states_json(part: Node) -> bool:
-    words = (part.get("contentMediaType"), part.get("format"))
-    return any(isinstance(word, str) and _JSON.search(word) is not None for word in words)
-
-
 def _fixes_length(part: Node) -> bool:
-    """Returns whether a schema leaves one length of a text."""
     if (least := part.get("minLength")) is not None and least == part.get("maxLength"):
         return True
     pattern = part.get("pattern")
@@ -133,7 +128,6 @@ def _fixes_length(part: Node) -> bool:
 
 
 def _list_sites(part: Node, above: frozenset[int], memo: dict[int, Facts]) -> Iterator[Site]:
-    """Yields what each keyword of one schema allows."""
     if part.never:
         yield Site(frozenset(), False, None)
     if part.types is not None:

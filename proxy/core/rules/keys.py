@@ -126,7 +126,6 @@ def _meanings(
 
 
 def _is_refused(nodes: Iterable[Node], key: str, value: JsonValue, accepts: Accepts) -> bool:
-    """Returns whether some schema refuses an undeclared key (or its value)."""
     return any(
         rest is not None and key not in schema.properties and (rest.never or not accepts(rest, value))
         for schema in nodes

@@ -225,7 +225,6 @@ def suggest_remedy(schema: JsonValue, path: Pointer) -> str:
 
 
 def _suggest_property(name: str, value: JsonValue) -> str:
-    """Returns the replacement for a property that is no schema."""
     if isinstance(value, str) and value.lower() in TYPE_NAMES and (name, value) != ("type", "object"):
         return f"a property takes a schema: `{{type: {TYPE_NAMES[value.lower()] or 'string'}}}`"
     if value is not None and any(name in keywords for keywords in list_vocabularies(Draft.D2020).values()):

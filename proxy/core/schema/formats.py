@@ -201,17 +201,14 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
 
 
-def _is_unicode_hostname(host: str) -> bool:
-    return is_idn_hostname(normalize("NFC", host))
-
-
 # Format -> the first draft that knows it, and its function.
 _FORMATS: Final[Mapping[str, tuple[Draft, Callable[[str], bool]]]] = {
     "date": (Draft.D4, is_date),
     "date-time": (Draft.D4, lambda text: text[10:11] in ("T", "t") and is_date(text[:10]) and is_time(text[11:])),
     "duration": (Draft.D2019, _matches(_DURATION)),
     "email": (Draft.D4, partial(_is_mail, local=_LOCAL, is_host=is_hostname)), "hostname": (Draft.D4, is_hostname),
-    "idn-email": (Draft.D4, partial(_is_mail, local=_IDN_LOCAL, is_host=_is_unicode_hostname)),
+    "idn-email": (Draft.D4, partial(_is_mail, local=_IDN_LOCAL,
+                                    is_host=lambda host: is_idn_hostname(normalize("NFC", host)))),
     "idn-hostname": (Draft.D7, is_idn_hostname), "ipv4": (Draft.D4, is_ipv4), "ipv6": (Draft.D4, is_ipv6),
     "iri": (Draft.D7, partial(_is_reference, wide=True, absolute=True)),
     "iri-reference": (Draft.D7, partial(_is_reference, wide=True, absolute=False)),

@@ -266,7 +266,6 @@ class Arguments:
 
 
 def _open_lists(found: _Reached) -> _Reached:
-    """The items in the place of each list."""
     opened: _Reached = []
     for path, value in found:
         opened += (
