@@ -89,23 +89,6 @@ def load_verb(verb: str) -> Verb:
     return made
 
 
-def _add_foreign_verb(verb: str) -> None:
-    """Adds a verb of another package. Raises SystemExit if its plugin does not load."""
-    try:
-        plugin = find_foreign_verb(verb)
-    except PluginError as error:
-        make_parser(()).error(str(error))
-    if plugin is not None:
-        _ADDED[verb] = plugin
-
-
-def _suggest_verb(word: str) -> str:
-    """Returns a suggestion for a word that is not a verb."""
-    from proxy.config.mistakes import suggest_remark
-
-    return f"there is no verb {word!r}{suggest_remark(word, VERBS)}\nverbs: {', '.join(VERBS)}"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (by default the process's own); gives its exit code. Raises SystemExit on wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -114,14 +97,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         has_handler = words[:1] in (["serve"], ["demo"])
         signal.signal(signal.SIGTERM, _end_process if has_handler else signal.SIG_DFL)
     if words[:1] and words[0] not in VERBS and not words[0].startswith("-"):
-        _add_foreign_verb(words[0])
+        try:
+            plugin = find_foreign_verb(words[0])
+        except PluginError as error:
+            make_parser(()).error(str(error))
+        if plugin is not None:
+            _ADDED[words[0]] = plugin
     declared = words[:1] if words[:1] and words[0] in (*VERBS, *_ADDED) else VERBS
     top = make_parser(declared)
     if not words:
         top.print_help(sys.stderr)
         raise SystemExit(EXIT_USAGE)
     if declared is VERBS and not words[0].startswith("-"):
-        top.error(_suggest_verb(words[0]))
+        from proxy.config.mistakes import suggest_remark
+
+        top.error(f"there is no verb {words[0]!r}{suggest_remark(words[0], VERBS)}\nverbs: {', '.join(VERBS)}")
     command = None
     if words[0] in TAKE_A_COMMAND and "--" in words:
         at = words.index("--")

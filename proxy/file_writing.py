@@ -53,7 +53,10 @@ def open_replacement(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
                 yield stream
                 stream.flush()
                 if before is not None and os.name == "posix":
-                    _keep_owner(descriptor, before)
+                    new = os.fstat(descriptor)
+                    if (new.st_uid, new.st_gid) != (before.st_uid, before.st_gid):
+                        os.fchown(descriptor, before.st_uid, before.st_gid)
+                    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
                 os.fsync(descriptor)
             beside.replace(path)
         except BaseException:
@@ -125,10 +128,3 @@ def _refuse_other_kinds(path: Path, status: os.stat_result) -> None:
         raise OSError(errno.ELOOP, "it is a link (remove the link, or name another file)", str(path))
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file (name another file)", str(path))
-
-
-def _keep_owner(descriptor: int, before: os.stat_result) -> None:
-    new = os.fstat(descriptor)
-    if (new.st_uid, new.st_gid) != (before.st_uid, before.st_gid):
-        os.fchown(descriptor, before.st_uid, before.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))

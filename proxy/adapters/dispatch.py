@@ -29,7 +29,6 @@ from proxy.core.model.values import (
     Pointer,
     RawRequest,
     ToolCall,
-    Violation,
 )
 
 
@@ -79,13 +78,14 @@ class DispatchAdapter(Adapter):
             call_id = find_call_id(request, None, ABSENT, fresh_id)
             return ToolCall("", body, call_id, find_conversation(request, shape.ladder), request.body)
         arguments = _read_arguments(body, shape)
+        pointer = shape.tool_pointer
         return ToolCall(
             _read_tool(request, body.value, shape),
             arguments,
             find_call_id(request, shape.call_id_pointer, body.value, fresh_id),
             find_conversation(request, shape.ladder, body.value),
             body.text if isinstance(arguments, JsonProblem) else b"",
-            violations=_find_nameless(body.value, shape),
+            violations=() if pointer is None else find_nameless(pointer, _find_at(body.value, pointer)),
         )
 
     def rewrite(self, request: RawRequest, shape: CallShape, checked: CheckedCall) -> bytes:
@@ -125,11 +125,6 @@ def _read_tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _find_nameless(body: JsonValue, shape: CallShape) -> tuple[Violation, ...]:
-    pointer = shape.tool_pointer
-    return () if pointer is None else find_nameless(pointer, _find_at(body, pointer))
-
-
 def _read_arguments(body: Document, shape: CallShape) -> Document | JsonProblem:
     """The arguments as a document: their exact bytes within the body, or the text within a string."""
     pointer = shape.arguments_pointer or ()
@@ -153,7 +148,6 @@ def _find_at(value: JsonValue, path: Pointer) -> JsonValue:
 
 
 def _names(body: bytes, shape: CallShape, tool: str) -> bool:
-    """Returns whether the body already names `tool`."""
     if shape.tool_pointer is None:
         return True
     start, end = find_span(body, shape.tool_pointer)

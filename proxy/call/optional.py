@@ -92,38 +92,23 @@ def list_filters(context: CallContext, tool: ToolPolicy | None) -> Sequence[Answ
     return [each for each in answers if each.is_on(tool)] if answers and tool is not None else ()
 
 
-async def filter_answer(
-    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
-) -> UpstreamReply | Failure:
-    """The tool's answer as its filters leave it, or why it is withheld."""
-    if tool is None:
-        return reply
-    for each in list_filters(context, tool):
-        made = await each.filter(approved.checked, reply, tool, context.call_route, context.record)
-        if isinstance(made, Failure):
-            return made
-        reply = made
-    return reply
-
-
 async def deliver_filtered(
-    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
+    context: CallContext,
+    approved: ApprovedCall,
+    reply: UpstreamReply,
+    tool: ToolPolicy | None,
+    error: Failure | None = None,
 ) -> Delivered | PendingFailure:
-    """The tool's answer by way of its filters."""
-    shown = await filter_answer(context, approved, reply, tool) if context.services.answers else reply
-    if isinstance(shown, Failure):
-        return PendingFailure(shown, name_unshown(shown), approved.repairs)
-    return await deliver_answer(context, approved, shown, tool)
-
-
-async def hand_on_filtered(
-    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure, tool: ToolPolicy
-) -> Delivered | PendingFailure:
-    """The tool's own error by way of its filters."""
-    shown = await filter_answer(context, approved, reply, tool) if context.services.answers else reply
-    if isinstance(shown, Failure):
-        return PendingFailure(shown, name_unshown(shown), approved.repairs)
-    return hand_on_error(context, approved, shown, failure)
+    """The tool's answer by way of its filters. `error`: the answer is the tool's own error."""
+    if tool is not None:
+        for each in list_filters(context, tool):
+            made = await each.filter(approved.checked, reply, tool, context.call_route, context.record)
+            if isinstance(made, Failure):
+                return PendingFailure(made, name_unshown(made), approved.repairs)
+            reply = made
+    if error is not None:
+        return hand_on_error(context, approved, reply, error)
+    return await deliver_answer(context, approved, reply, tool)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from proxy.call.optional import (
     correct_call,
     deliver_by_hooks,
     deliver_filtered,
-    hand_on_filtered,
     list_filters,
     may_correct,
     send_within_cap,
@@ -83,7 +82,6 @@ async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
 
 
 async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
-    """Sends the call, or says why it is refused."""
     services, policy = context.services, context.policy
     started = services.clock.now()
     try:
@@ -161,7 +159,7 @@ async def _end_failed_send(
         return await deliver_filtered(context, approved, failed.reply, tool)
     if tool is not None and tool.upstream_errors.is_handed_on(failed.reply.status):
         await count_tool_error(context, failed.failure)
-        return await hand_on_filtered(context, approved, failed.reply, failed.failure, tool)
+        return await deliver_filtered(context, approved, failed.reply, tool, failed.failure)
     await close_body(failed.reply)
     return PendingFailure(failed.failure, "tool_error", approved.repairs)
 

@@ -63,7 +63,6 @@ def write_defaults(args: argparse.Namespace) -> str:
 
 
 def _read_timeout(text: str) -> str:
-    """A time as configs have it. Raises ArgumentTypeError for anything else."""
     if _TIME.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 30s, 10m or 2h, nor off")
     return text

@@ -123,7 +123,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"serve: {unfit}", file=sys.stderr)
             return EXIT_CONFIG
         if source := next((each for each in list_no_config() if getattr(args, each.flag.key) is not None), None):
-            return _run_without_config(source, args)
+            with contextlib.ExitStack() as kept:
+                path = source.make_file(args, kept)
+                args.no_config, args.source = True, source
+                return EXIT_CONFIG if path is None else _serve_file(path, args)
         return _serve_file(args.path or args.config, args)
     finally:  # the process may go on with other work
         sys.setswitchinterval(interval)
@@ -182,14 +185,6 @@ def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
     name = type(loop).__module__.partition(".")[0]
     lacks = name != "uvloop" and sys.platform in ("linux", "darwin") and sys.implementation.name == "cpython"
     return f"event loop: {name}" + lacks * "  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)"
-
-
-def _run_without_config(source: NoConfig, args: argparse.Namespace) -> int:
-    """Serves the source that replaces a config from a temporary one."""
-    with contextlib.ExitStack() as kept:
-        path = source.make_file(args, kept)
-        args.no_config, args.source = True, source
-        return EXIT_CONFIG if path is None else _serve_file(path, args)
 
 
 async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess | None) -> int:

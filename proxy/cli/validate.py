@@ -129,7 +129,6 @@ def find_checking_target(table: RouteTable, wanted: str, method: str = "") -> Dr
 
 
 def _show_text(route: Route, verdict: Verdict, added: dict[str, JsonValue]) -> int:
-    """Prints the result of the call for people and gives the exit code."""
     from proxy.adapters import find_adapter
     from proxy.cli.dryrun import ForwardedCall, list_repairs
     from proxy.core.envelope.feedback import write_feedback

@@ -151,16 +151,11 @@ def _read_config(context: Context, files: Files) -> Config:
         **read_single_keys(context),
     )
     _check_workers(context, config)
-    _check_askers(context, config)
-    return config
-
-
-def _check_askers(context: Context, config: Config) -> None:
-    """Reports routes whose requests two plugins would admit: the second would replace the first, and skip its rules."""
-    for entry in config.routes:
+    for entry in config.routes:  # the second of two plugins would replace the first, and skip its rules
         if len(askers := list_askers(config, entry)) > 1:
             message = f"route {entry.name!r}: the plugins {' and '.join(askers)} both admit its requests"
             context.mistake(("routes",), message, "let one of them ask who calls, and take the keys of the other away")
+    return config
 
 
 def _check_workers(context: Context, config: Config) -> None:
@@ -197,7 +192,6 @@ def find_unshared(config: Config) -> tuple[str, str] | None:
 
 
 def _list_notes(context: Context, catalogue: ToolReader, routes: tuple[RouteEntry, ...]) -> Iterator[str]:
-    """Yields what is worth knowing of the config and no mistake."""
     unused = (name for name in context.names("upstreams") if name not in context.used_upstreams)
     yield from (f"upstream {name!r} is used by no route" for name in unused)
     uncalled = (name for name in catalogue.names if name not in catalogue.used)

@@ -96,7 +96,8 @@ class Routes:
         before = len(self._context.mistakes)
         self._check_keys(route)
         listed = self._read_listed(route)
-        relayed_by = self._read_relay(route)
+        relay = route.relay
+        relayed_by = None if relay is None else PluginSettings(route.relay_key, relay.read_relay(self._context, route))
         tools = {} if route.passes or listed is not None else self._read_tools(route)
         name = reveal(route.entry.get("tool", ""))
         is_reported = any(
@@ -149,12 +150,6 @@ class Routes:
         listed = self.kinds[route.protocol].read(route, self._read_tools)
         self._context.used_upstreams.update(listed.parts)
         return listed
-
-    def _read_relay(self, route: WrittenRoute) -> PluginSettings | None:
-        """Returns what a plugin does with the requests of a relayed route; None for other routes."""
-        if route.relay is None:
-            return None
-        return PluginSettings(route.relay_key, route.relay.read_relay(self._context, route))
 
     def _read_channels(
         self, route: WrittenRoute, name: str, tools: Mapping[str, ToolConfig]
@@ -247,7 +242,6 @@ class Routes:
                 self._context.mistake(route.at, message, hint, key=True)
 
     def _list_tool_names(self, route: WrittenRoute) -> Iterator[tuple[str, Pointer]]:
-        """The tools that a route serves, each with the place that names it."""
         known = self._catalogue.names
         if route.is_listed:
             yield from self.kinds[route.protocol].name_tools(route, known)
@@ -301,7 +295,6 @@ def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
 
 
 def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig], *, is_operation: bool) -> CallShape:
-    """Returns the shape of a request: the places of the call in it."""
     allowed = [make_repair_policy(tool.policy).rules for tool in tools.values()]
     if route.is_listed:
         allowed = [make_repair_policy(policy).rules]

@@ -292,7 +292,6 @@ def _sort_keys(value: JsonValue) -> JsonValue:
 
 
 def _replace_at(value: JsonValue, steps: Pointer, part: JsonValue) -> JsonValue:
-    """A copy of a document with another value at a path."""
     if not steps:
         return part
     first, *rest = steps

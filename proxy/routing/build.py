@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from proxy.adapters.base import CallShape
 from proxy.config.files.secrets import reveal
 from proxy.config.model import (
     Config,
@@ -84,47 +83,40 @@ def _rest_checks(config: Config) -> None:
 
 def _build_route(entry: RouteEntry, key: str, config: Config, containers: Mapping[str, Container]) -> Route:
     upstream, policy, operations = config.upstreams.get(entry.upstream), entry.policy, _bind_operations(entry)
-    headers, (timeout, tool_timeouts) = _join_headers(upstream, policy), _find_timeouts(entry, upstream)
+    inherited, own = upstream.headers if upstream else HeaderChanges(), policy.headers
+    headers_set = (dict(inherited.set) | dict(own.set)).items()
+    timeout, tool_timeouts = _find_timeouts(entry, upstream)
+    pinned = find_pinned(config, entry.name)  # an operation that is not defined as approved may not be called
+    withholds = pinned is not None and pinned.changed != "warn" and bool(pinned.unpinned)
+    asks_caller = any(not policy.added.keys().isdisjoint(each.asks_callers) for each in find_plugins(ExtendsCalls))
+    shape, brought = entry.shape, None
+    if entry.adapter == "http" and shape.tool is not None:
+        shape = replace(shape, operation=operations[shape.tool])
+    if entry.relayed_by is not None:
+        brought = BroughtTools(_build_policy(ToolConfig("", "", None, None, policy, {}), None), policy.formats)
     same: dict[str, Any] = {name: getattr(entry, name) for name in _OF_ENTRY}
     same |= {name: getattr(policy, name) for name in _OF_POLICY}
     return Route(
         **same,
         key=key,
         methods=frozenset(entry.methods),
-        shape=_build_shape(entry, operations),
+        shape=shape,
         operations=operations,
         tools={n: _build_policy(tool, operations.get(n), entry, containers.get(n)) for n, tool in entry.tools.items()},
         unknown=UnknownTool(_choose_attempts(policy, entry.kind), policy.feedback),
         timeout=timeout,
         tool_timeouts=tool_timeouts,
-        headers_set=tuple((name, reveal(value)) for name, value in headers.set),
-        headers_remove=headers.remove,
-        asks_caller=_asks_caller(policy) or _withholds(entry, config),
+        headers_set=tuple((name, reveal(value)) for name, value in headers_set),
+        headers_remove=inherited.remove | own.remove,
+        asks_caller=asks_caller or withholds,
         keeps_token=any(getattr(each, "keeps_token", False) for each in policy.added.values()),
         websocket=entry.websocket and entry.kind == "passthrough",
         learn=_build_rules(entry, config, operations),
         idle_timeout=upstream.idle_timeout if upstream else find_default(Route, "idle_timeout"),
         query_policy=entry.query,
-        brought=_build_brought(policy) if entry.relayed_by is not None else None,
+        brought=brought,
         matrix=entry.channels.matrix if entry.channels else frozenset().union(*(o.matrix for o in operations.values())),
     )
-
-
-def _join_headers(upstream: UpstreamConfig | None, policy: Policy) -> HeaderChanges:
-    """The changes of an upstream's requests, with those of the route over them."""
-    inherited, own = upstream.headers if upstream else HeaderChanges(), policy.headers
-    return HeaderChanges(tuple((dict(inherited.set) | dict(own.set)).items()), inherited.remove | own.remove)
-
-
-def _build_shape(entry: RouteEntry, operations: Mapping[str, OperationRule]) -> CallShape:
-    if entry.adapter != "http" or entry.shape.tool is None:
-        return entry.shape
-    return replace(entry.shape, operation=operations[entry.shape.tool])
-
-
-def _build_brought(policy: Policy) -> BroughtTools:
-    """Returns how calls of the tools are judged that the requests of a relayed route bring along."""
-    return BroughtTools(_build_policy(ToolConfig("", "", None, None, policy, {}), None), policy.formats)
 
 
 def _find_timeouts(entry: RouteEntry, upstream: UpstreamConfig | None) -> tuple[float, dict[str, float]]:
@@ -156,16 +148,6 @@ def _build_rules(entry: RouteEntry, config: Config, operations: Mapping[str, Ope
     rules = entry.listed.make_rules(lambda tool: _build_policy(tool, operations.get(tool.name)))
     pinned = find_pinned(config, entry.name)
     return rules if pinned is None else rules.pin(pinned)
-
-
-def _asks_caller(policy: Policy) -> bool:
-    return any(not policy.added.keys().isdisjoint(plugin.asks_callers) for plugin in find_plugins(ExtendsCalls))
-
-
-def _withholds(entry: RouteEntry, config: Config) -> bool:
-    """Returns whether some operation of a plain route may not be called, because it is not defined as approved."""
-    pinned = find_pinned(config, entry.name)
-    return pinned is not None and pinned.changed != "warn" and bool(pinned.unpinned)
 
 
 # RFC 9110 section 9.2.1 and RFC 5789: methods that only read, and methods that change or remove something.

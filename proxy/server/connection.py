@@ -304,7 +304,6 @@ class Connection(ReadingConnection):
         response.encode(request)
 
     def _await_next(self) -> None:
-        """Makes the connection idle after a response."""
         self.state = _IDLE
         self.idle_since = self.loop.time()
         if self.head_since is not None:
@@ -313,7 +312,6 @@ class Connection(ReadingConnection):
             self.close()
 
     async def _end(self, request: web.BaseRequest) -> None:
-        """Closes the connection after its last response."""
         single = not request.keep_alive or request.version != HttpVersion11  # the client expects no second response
         expected = single and request.content.is_eof() and self.head_since is None
         if self.state is not _TUNNEL and not expected:
@@ -339,7 +337,6 @@ class Connection(ReadingConnection):
         return LastResponse(self, self.service.refuse(explain_fault(exc)))
 
     async def _refuse_late_head(self) -> None:
-        """Answers a head that did not arrive in time."""
         response = LastResponse(self, self.service.refuse(LATE_HEAD))
         if self.link is not None:
             self.link.write(write_response(response.status, response.fields, response.payload, "", 0, keep_alive=False))

@@ -189,7 +189,6 @@ class Port:
 
 
 def _empty_queue(queue: socket.socket) -> list[socket.socket]:
-    """Takes the queued connections from a listening socket and closes it."""
     queue.setblocking(False)
     waiting: list[socket.socket] = []
     with queue, contextlib.suppress(OSError):  # the queue is empty

@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TextIO
 
 from proxy.config.load import Loaded
@@ -59,7 +58,9 @@ async def start_serving(
             await base.store.open()
         await _open_port(serving, listen or config.listen, shared=worker is not None)
         if admin is not None:
-            await _open_operator_ports(serving, admin, (loaded.files[0].parent, environ), clock, held)
+            known, refuse = (loaded.files[0].parent, environ), serving.handler.refuse_head
+            ports = serving.operator_ports
+            await open_operator_ports(admin, make_pages(serving), clock.now, known, refuse, ports, held)
     except OSError:
         await serving.stop(grace=0)
         raise
@@ -67,13 +68,6 @@ async def start_serving(
         tell_notes(log, loaded, watched=watch)
     serving.begin(watch=watch)
     return serving
-
-
-async def _open_operator_ports(
-    serving: Serving, admin: AdminEntry, known: tuple[Path, Mapping[str, str]], clock: Clock, held: socket.socket | None
-) -> None:
-    pages, refuse = make_pages(serving), serving.handler.refuse_head
-    await open_operator_ports(admin, pages, clock.now, known, refuse, serving.operator_ports, held)
 
 
 async def _open_port(serving: Serving, listen: Address, *, shared: bool) -> None:

@@ -308,7 +308,6 @@ class Metrics:
         self._server.observe_all(seconds, kind.server)
 
     def _describe(self, record: CallRecord) -> _Kind:
-        """Finds the series in which a request counts."""
         route = record.route or OTHER
         tool = record.tool if (record.route, record.tool) in self._known else OTHER
         counts: list[tuple[Series, Any]] = [(self.requests.series, (route, tool, record.outcome))]

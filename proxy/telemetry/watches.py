@@ -113,25 +113,30 @@ class Notices:
 EVERY: Final = 0.5
 
 
-class LoopLag:
+class _Timed:
+    """Works at intervals, from `begin` to `end`."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        """Stops the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class LoopLag(_Timed):
     """Sets a timer every `every` seconds, and reports to `lagged` how many seconds late it fires."""
 
     def __init__(self, lagged: Callable[[float], None], every: float = EVERY) -> None:
         self._lagged = lagged
         self._every = every
-        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """Starts measuring. Must be called inside the event loop."""
         loop = asyncio.get_running_loop()
         due = loop.time() + self._every
         self._timer = loop.call_at(due, self._report_lag, loop, due)
-
-    def end(self) -> None:
-        """Stops measuring."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _report_lag(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self._lagged(max(0.0, loop.time() - due))
@@ -143,7 +148,7 @@ _WINDOW: Final = 600.0
 _FEWEST: Final = 20
 
 
-class AddressWatch:
+class AddressWatch(_Timed):
     """Every `window` seconds calls `read`, which gives the calls so far by how their conversations are known. `warn` is
     called once, with the calls of that window and how many of them came by address."""
 
@@ -154,17 +159,10 @@ class AddressWatch:
         self._window = window
         self._warn = warn
         self._before = (0, 0)
-        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """Starts watching. Must be called inside the event loop."""
         self._timer = asyncio.get_running_loop().call_later(self._window, self._tick)
-
-    def end(self) -> None:
-        """Stops watching."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     @property
     def running(self) -> bool:

@@ -213,7 +213,9 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
                 yield (*entry.path, name), True, f"the name {name!r} is not allowed here", f"expects {names}"
                 continue
             others = (f"{who} calls it so; here it is {here}" for who, own, here in list_other_names() if own == name)
-            hint = next(others, "") or _suggest_key(value, entry, name)
+            written = find_at_pointer(value, (*entry.path, name))
+            hint = next(others, "") or suggest_key(entry.path, name, written) or _suggest_section(value, entry, name)
+            hint = hint or (_suggest_holder(entry.node, name, written) if entry.path else "")
             hint = hint or suggest_word(name, known) or f"known here: {', '.join(known)}"
             yield (*entry.path, name), True, f"unknown key {name!r}", hint
     elif entry.keyword == "required":
@@ -234,12 +236,6 @@ def _describe_broken(value: JsonValue, entry: BrokenKeyword) -> Iterator[tuple[P
         yield entry.path, False, f"{subject} {_describe_expected(entry)}; this is {shown}", _suggest_hint(value, entry)
 
 
-def _suggest_key(value: JsonValue, entry: BrokenKeyword, name: str) -> str:
-    written = find_at_pointer(value, (*entry.path, name))
-    hint = suggest_key(entry.path, name, written) or _suggest_section(value, entry, name)
-    return hint or (_suggest_holder(entry.node, name, written) if entry.path else "")
-
-
 def _suggest_holder(node: Node, name: str, written: JsonValue) -> str:
     """The mapping among a node's properties to which a key belongs, if exactly one has a key of this name."""
     holders = [key for key, inner in node.properties.items() if any(name in part.properties for part in _unfold(inner))]
@@ -256,7 +252,6 @@ def _unfold(node: Node) -> Iterator[Node]:
 
 
 def _show_briefly(written: JsonValue) -> str:
-    """A short plain value as it can be pasted; `...` for any other."""
     is_shown = not isinstance(written, dict | list | None | Secret) and len(str(written)) <= _SHOWN
     return write_yaml_scalar(written) if is_shown and " " not in str(written) else "..."
 

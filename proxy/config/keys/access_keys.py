@@ -100,18 +100,15 @@ _PAGES: Final = mapping(
 )
 
 
-def _read_cors(value: JsonValue) -> Cors | None:
-    pages: Cors | None = _PAGES.read(value) if isinstance(value, dict) else None
-    return Cors(upstream=True) if value == "upstream" else pages
-
-
 CORS: Final = name_kind(
     "cors",
     "CORS",
     either(
         choice("off", False, "upstream", x_expects="off or upstream"),
         _PAGES,
-        read=_read_cors,
+        read=lambda value: (
+            _PAGES.read(value) if isinstance(value, dict) else Cors(upstream=True) if value == "upstream" else None
+        ),
         x_expects="off, upstream, or a mapping of origins, headers and max_age",
     ),
     "Which browser pages may call. `off` refuses requests with an `Origin`.",

@@ -10,7 +10,7 @@ from proxy.config.keys.kinds import SWITCH, ConfigKey, choice, either, list_of, 
 from proxy.config.model import RepairSettings
 from proxy.config.sections.units import read_switch
 from proxy.core.model.values import JsonValue
-from proxy.core.rules.rules import LEVEL_MEANINGS, LEVELS, RULES, Rule
+from proxy.core.rules.rules import LEVEL_MEANINGS, LEVELS, RULES
 from proxy.core.schema.formats import NONE, USUAL, Formats
 
 _SWITCHED_ON: Final = {
@@ -19,26 +19,19 @@ _SWITCHED_ON: Final = {
 }
 
 
-def _describe_rule(rule: Rule) -> str:
-    return f"{rule.change} ({_SWITCHED_ON.get(rule.level, f'on from level {rule.level}')})"
-
-
 def spread_level(value: JsonValue) -> JsonValue:
     """Returns a level as the mapping that it abbreviates, so that both can be merged."""
     return {"level": reveal(value)} if isinstance(value, str) else value
 
 
-def _read_repair(value: JsonValue) -> RepairSettings:
-    settings: RepairSettings = _SETTINGS.read(spread_level(value))
-    return settings
-
-
 _LEVEL: Final = name_kind(
     "level", "Level", choice(*LEVELS), "; ".join(f"`{level}`: {what}" for level, what in LEVEL_MEANINGS.items()) + "."
 )
-_RULES: Final = mapping(
-    None, *(ConfigKey(rule.name, SWITCH, _describe_rule(rule)) for rule in RULES.values()), default={}
-)
+_SWITCHES: Final = [
+    ConfigKey(rule.name, SWITCH, f"{rule.change} ({_SWITCHED_ON.get(rule.level, f'on from level {rule.level}')})")
+    for rule in RULES.values()
+]
+_RULES: Final = mapping(None, *_SWITCHES, default={})
 _SETTINGS: Final = mapping(
     RepairSettings,
     ConfigKey("level", _LEVEL, "The level that the switches start from."),
@@ -57,7 +50,7 @@ REPAIR: Final = name_kind(
     either(
         _LEVEL,
         _SETTINGS,
-        read=_read_repair,
+        read=lambda value: _SETTINGS.read(spread_level(value)),
         x_expects="off, basic, standard or lenient, or a mapping of level, rules and drop_keys",
     ),
     "The repairs that are on for a call that the schema rejects: a level, or a level with single switches.",

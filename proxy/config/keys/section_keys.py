@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.keys.kinds import (
@@ -29,7 +29,6 @@ from proxy.config.keys.kinds import (
 from proxy.config.keys.route_keys import A_PATH, ROUTE, TOOL, list_policy_keys
 from proxy.config.keys.upstream_keys import UPSTREAM
 from proxy.config.model import Address, AdminConfig, Config, HookEntry, Listen, ServerTls, StateConfig, Telemetry
-from proxy.core.model.values import JsonValue
 from proxy.state import STORES
 
 # --- where calls come in ----------------------------------------------------------------------------------------------
@@ -232,11 +231,6 @@ HOOK: Final = mapping(
 
 
 # --- keys that fill fields of `Config` --------------------------------------------------------------------------------
-def _read_drain(value: JsonValue) -> dict[str, Any]:
-    made: dict[str, Any] = _DRAIN.read(value if isinstance(value, dict) else {"serve": value})
-    return made
-
-
 _DRAIN: Final = mapping(
     Config,
     ConfigKey("serve", DURATION, "The same, beside `finish`.", field="drain"),
@@ -277,7 +271,7 @@ SINGLE_KEYS: Final = mapping(
         either(
             DURATION,
             _DRAIN,
-            read=_read_drain,
+            read=lambda value: _DRAIN.read(value if isinstance(value, dict) else {"serve": value}),
             x_expects="a time such as 25s, or a mapping with serve, finish and stay_ready",
         ),
         "How long the proxy still serves after SIGTERM, not ready and ending each connection, because load balancers "

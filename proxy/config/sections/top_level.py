@@ -180,10 +180,6 @@ def read_single_keys(context: Context) -> dict[str, Any]:
         context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
     if made.get("workers", 1) > 1 and find_plugin(RunsWorkers) is None:
         context.mistake(("workers",), "no plugin that runs several workers is installed", "write `workers: 1`")
-    return made | {"telemetry": _read_telemetry(context), "hooks": _read_hooks(context)}
-
-
-def _read_telemetry(context: Context) -> Telemetry:
     telemetry: Telemetry = TELEMETRY.read(context.mapping("telemetry"))
     if telemetry.traces == "otlp":
         plugin, at = find_plugin(TracesCalls), ("telemetry", "traces")
@@ -191,7 +187,7 @@ def _read_telemetry(context: Context) -> Telemetry:
             context.mistake(at, "no plugin that traces is installed", "write `traces: off`")
         elif missing := plugin.find_missing():
             context.mistake(at, missing, "install it: pip install '.[otel]' in a clone")
-    return telemetry
+    return made | {"telemetry": telemetry, "hooks": _read_hooks(context)}
 
 
 def _read_hooks(context: Context) -> tuple[HookEntry, ...]:

@@ -143,7 +143,6 @@ class Http1Upstream:
         await self._pool.close()
 
     async def _begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> UpstreamConnection:
-        """Writes the request to a connection that is alive."""
         while True:
             connection = await self._pool.take(min(self._settings.connect_timeout, due - self._loop.time()))
             if connection.begin(reader, head, body, keep, due):
