@@ -47,7 +47,11 @@ def build_routes(config: Config) -> RouteTable:
         for function in tool.container.functions
     }
     routes = [_build_route(entry, key, config, containers) for key, entry in name_routes(config)]
-    _rest_checks(config)
+    tools = [tool for entry in config.routes for tool in (entry.listed or entry).tools.values()]
+    held = {id(tool.schema.check) for tool in tools if tool.request is not None and tool.schema is not None}
+    for schema in [schema for tool in tools for schema in (tool.schema, tool.answer) if schema is not None]:
+        if id(schema.check) not in held:  # an operation holds nodes of its schema's graph
+            schema.check.rest()
     left_out = [
         Route(each.why, each.path, frozenset(each.methods), "passthrough", upstream_path=each.path, lookalikes="pass")
         for each in config.left_out
@@ -70,15 +74,6 @@ _OF_ENTRY: Final = (
     "relayed_by",
 )  # fmt: skip
 _OF_POLICY: Final = ("envelope", "error_status", "detail", "mode", "max_body", "auth", "cors")
-
-
-def _rest_checks(config: Config) -> None:
-    """Drops the graphs of schemas, except for those whose nodes an operation holds."""
-    tools = [tool for entry in config.routes for tool in (entry.listed or entry).tools.values()]
-    held = {id(tool.schema.check) for tool in tools if tool.request is not None and tool.schema is not None}
-    for schema in [schema for tool in tools for schema in (tool.schema, tool.answer) if schema is not None]:
-        if id(schema.check) not in held:
-            schema.check.rest()
 
 
 def _build_route(entry: RouteEntry, key: str, config: Config, containers: Mapping[str, Container]) -> Route:

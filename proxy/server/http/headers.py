@@ -135,7 +135,9 @@ class Hop:
         if not self.trusts(peer):
             return peer
         lines = _all(headers, "x-forwarded-for")
-        addresses = [_drop_port(part.strip()) for line in lines for part in line.split(",")]
+        # Some hops write ports and brackets (Azure's gateway, IIS): each connection has another port.
+        parts = [part.strip() for line in lines for part in line.split(",")]
+        addresses = [(node[1] or node[2]) if (node := _NODE.fullmatch(part)) else part for part in parts]
         addresses = addresses or list_addresses(_all(headers, "forwarded"))
         nearest = (address for address in reversed(addresses) if not address or not self.trusts(address))
         return next(nearest, addresses[0] if addresses else peer)
@@ -237,12 +239,6 @@ def list_addresses(fields: Iterable[str]) -> list[str]:
         whole = _FIELD.fullmatch(field) is not None
         found += [pair[2].strip('"') for pair in _PAIR.finditer(field) if pair[1].lower() == "for"] if whole else [""]
     return [(node[1] or node[2]) if (node := _NODE.fullmatch(text)) else "" for text in found]
-
-
-def _drop_port(address: str) -> str:
-    """An address without the port and brackets that some hops write (Azure's gateway, IIS): each connection has another
-    port, and is no other client."""
-    return (node[1] or node[2]) if (node := _NODE.fullmatch(address)) else address
 
 
 def extend_forwarded(fields: Iterable[str], peer: str, scheme: str, host: str) -> str:
