@@ -52,7 +52,6 @@ def _list_rows(settings: AccessSettings, route: RouteEntry) -> Iterator[Row]:
 
 
 def _describe_admitted(settings: AccessSettings, route: RouteEntry) -> str:
-    """The callers that a route admits."""
     found = []
     if route.policy.auth is not None:
         found.append("token " + " or ".join(name for name, _ in route.policy.auth.tokens))
@@ -75,7 +74,6 @@ def _describe_caller(rule: AccessRule) -> str:
 
 
 def _describe_tools(rule: AccessRule, every: str) -> str:
-    """The tools of a rule."""
     tools = every if rule.tools == ("*",) else ", ".join(rule.tools)
     hints = " and ".join(f"{name}={str(value).lower()}" for name, value in rule.hints.items())
     return f"{tools} listed with {hints}" if hints else tools

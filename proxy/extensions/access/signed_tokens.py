@@ -170,7 +170,6 @@ def read_keys(body: bytes, algorithms: tuple[str, ...]) -> dict[tuple[str | None
 
 
 def _list_algorithms(entry: JsonValue, algorithms: tuple[str, ...]) -> Iterator[str]:
-    """The algorithms for which a key may be used."""
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or "d" in entry:
         return
     operations = entry.get("key_ops", ["verify"])
