@@ -18,7 +18,6 @@ from proxy.cli.drain import TOKEN_VARIABLE, OperatorPort, add_operator_arguments
 from proxy.cli.options import HelpText
 from proxy.config.mistakes import suggest_remark
 from proxy.telemetry.console_log import format_call
-from proxy.telemetry.metric_table import OUTCOMES
 
 EXIT_UNREACHABLE: Final = 1
 EXIT_USAGE: Final = 2
@@ -81,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"calls: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
     query = {name: value for name in FILTERS if (value := getattr(args, name))}
+    from proxy.telemetry.metric_table import OUTCOMES  # `--help` does without it
+
     if unknown := [name for name in args.outcome or () if name not in OUTCOMES and not name.startswith("~")]:
         hint = f"{suggest_remark(unknown[0], OUTCOMES)}\noutcomes: {', '.join(OUTCOMES)}"
         print(f"calls: unknown outcome {unknown[0]!r}{hint}", file=sys.stderr)
