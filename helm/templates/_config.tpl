@@ -6,7 +6,7 @@ into a Secret: what looks like one fails here instead of standing in a ConfigMap
 {{/* The sections that a running proxy takes over (docs/operations.md, "Reload"); a change of any other rolls the
 pods. Of `telemetry`, `log.level` is one too. */}}
 {{- define "toolcall-proxy.live" -}}
-routes tools schemas defaults documents guidance correction on_escalation upstreams drain reload second_judge record access pins callout
+routes tools schemas defaults documents guidance correction on_escalation upstreams drain reload second_judge record access pins callout prepare
 {{- end }}
 
 {{/* The whole config into a dictionary: (list CHART DICT) -> DICT.config */}}

@@ -31,7 +31,7 @@ from proxy.extensions.kubernetes.workloads import InjectionError
 # The sections that a running proxy takes over; the chart's template `toolcall-proxy.live` has the same.
 LIVE: Final = (
     "routes", "tools", "schemas", "defaults", "documents", "guidance", "correction", "on_escalation", "upstreams",
-    "drain", "reload", "second_judge", "record", "access", "pins", "callout",
+    "drain", "reload", "second_judge", "record", "access", "pins", "callout", "prepare",
 )  # fmt: skip
 # Names of keys that hold a secret, as the chart's template `toolcall-proxy.noSecretsIn` has them.
 _SECRET: Final = re.compile(r"(^|[-_])(authorization|cookie|token|secret|password|api[-_]?key)$", re.IGNORECASE)

@@ -81,6 +81,7 @@ async def test_a_model_server_is_served_without_a_config(base: str) -> None:
         try:
             assert process.stdout is not None
             port = int((await asyncio.to_thread(process.stdout.readline)).rsplit(":", 1)[1])
+            assert (await asyncio.to_thread(process.stdout.readline)).startswith("event loop: ")
             told = await asyncio.to_thread(process.stdout.readline)
             seen = await exchange(port, post("/v1/chat/completions", chat_request()))
         finally:

@@ -76,6 +76,7 @@ async def test_a_server_is_guarded_without_a_config() -> None:
             port = int(line.rsplit(":", 1)[1])
             assert (await asyncio.to_thread(process.stdout.readline)).startswith("admin on http://127.0.0.1:")
             assert "/ui/#k=" in await asyncio.to_thread(process.stdout.readline)
+            assert (await asyncio.to_thread(process.stdout.readline)).startswith("event loop: ")
             assert f"clients use http://127.0.0.1:{port}/mcp\n" == await asyncio.to_thread(process.stdout.readline)
             refused = await exchange(port, post("/mcp", json.dumps(call("add", {"a": 1})).encode(), BOTH))
             await exchange(port, post("/mcp", json.dumps(call("add", {"a": 1, "b": "2"})).encode(), BOTH))
