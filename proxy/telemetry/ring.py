@@ -107,8 +107,8 @@ class RecentCalls:
         if failure is not None:
             self._characters += failure.length
         while len(self._kept) > self.bound or self._characters > MOST_CHARACTERS:
-            gone = KeptCall._make(self._kept.popleft())
-            self._characters -= 0 if gone.failure is None else gone.failure.length
+            gone: KeptFailure | None = self._kept.popleft()[-1]
+            self._characters -= 0 if gone is None else gone.length
         if self.values is not None:
             self.values.keep(seq, record)
 
