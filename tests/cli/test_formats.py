@@ -13,6 +13,7 @@ import pytest
 
 from proxy import __version__
 from proxy.__main__ import main
+from proxy.cli.check_formats import list_flags
 
 ROOT = Path(__file__).parents[2]
 SARIF = json.loads(gzip.decompress((ROOT / "tests/data/sarif/sarif-schema-2.1.0.json.gz").read_bytes()))
@@ -65,8 +66,7 @@ def test_check_prints_a_right_config_as_one_object(capsys: pytest.CaptureFixture
             ],
             "left_out": [],
         },
-        "differences": [],
-        "sources": [],
+        **{flag.key: [] for flag in list_flags().values()},
     }) == (code, found)  # fmt: skip
 
 
