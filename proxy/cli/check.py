@@ -30,7 +30,8 @@ examples:
   toolcall-proxy check config.yaml --format sarif > check.sarif
 
 Each error is printed as  file:line:col  section  message  (fix)  so that editors and CI systems can jump to it. The
-command serves and contacts nothing. It reads ${NAME} from the environment and imports the modules of hooks.
+command does not serve, and contacts nothing by default. It reads ${NAME} from the environment and imports the modules
+of hooks.
 
 With --config-only it needs only the config and the files next to it. Values of ${NAME} and ${file:...}, certificates
 elsewhere and the modules of hooks may be missing. Pipelines and the chart use it before a release.

@@ -51,7 +51,7 @@ _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{
 
 
 DESCRIPTION: Final = """\
-Serves the routes of a config. Repairs and validates every call, forwards valid ones, answers all others.
+Serves the routes of a config. Validates every call and repairs it if needed. Forwards valid calls, answers all others.
 A config with errors is not served (exit code 2)."""
 
 EPILOG: Final = """\

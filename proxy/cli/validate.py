@@ -37,7 +37,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb = subparsers.add_parser(
         "validate",
         help="try one call without sending it",
-        description="Validates one call as the server would, without sending it. Prints decision and repairs, then "
+        description="Validates one call as `serve` would, without sending it. Prints decision and repairs, then "
         "the request for the tool, or the answer for the model.",
         epilog=EPILOG,
     )

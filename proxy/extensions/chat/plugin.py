@@ -37,8 +37,8 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
         return METRICS
 
     def list_no_config(self) -> Sequence[NoConfig]:
-        model = Flag("--model", "no config: repair the tool calls of the model server there", metavar="URL")
-        reads = "with --model: turn markup of calls in the model's text into calls (default: off)"
+        model = Flag("--model", "no config: repair the tool calls of the model server at this URL", metavar="URL")
+        reads = "with --model: convert calls that the model wrote as text into calls (default: off)"
         texts = Flag("--text-calls", reads, choices=("off", "leaked", "json"), default="off")
         most = "with --model: the most streams at a time (default: 2048)"
         streams = Flag("--connections", most, metavar="N", type=int)

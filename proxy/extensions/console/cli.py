@@ -36,7 +36,7 @@ FILTERS: Final = {
     "conversation": ("HASH", "calls of this conversation, as the log and the console show it"),
     "request_id": ("ID", "the call with this request id"),
     "trace_id": ("ID", "the calls of this trace"),
-    "text": ("TEXT", "calls that show each of these words, in any case"),
+    "text": ("TEXT", "calls that contain all of these words, in upper or lower case"),
     "since": ("TIME", "not older than this, such as 10m"),
 }
 

@@ -21,7 +21,7 @@ class KubernetesPlugin(AddsVerbs, PlacesProcess):
     adds = "the sidecar in Kubernetes manifests, and what a pod shows of it: `inject`"
     verbs = ("inject",)
     title = "in a Kubernetes pod"
-    text = "The settings of the pod's manifest; the chart and `inject` set it."
+    text = "Settings from the pod's manifest; the chart and `inject` set them."
 
     def load_verb(self, verb: str) -> Verb:
         from proxy.extensions.kubernetes import cli

@@ -31,8 +31,8 @@ _MOST_JOBS: Final = 64
 
 EPILOG: Final = """\
 CALLS.jsonl is a file that `record` has written, also gzipped. Each line is validated by the old and by the new config,
-without hooks and corrections. A call that is newly rejected counts at each of its new errors. A line counts as `cannot
-tell` if the new schema checks a property that its placeholders do not keep.
+without hooks and corrections. A newly rejected call is counted once under each of its new errors. A line counts as
+`cannot tell` if the new schema checks a property that its placeholders do not keep.
 
 examples:
   toolcall-proxy diff old/config.yaml config.yaml calls.jsonl
@@ -62,7 +62,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--fail-on",
         metavar="KINDS",
         default=_FAIL_ON,
-        help=f"kinds of changes that end with code 1 (default: {_FAIL_ON})",
+        help=f"kinds of changes that cause exit code 1 (default: {_FAIL_ON})",
     )
     verb.add_argument("--allow", metavar="N|N%", default="0", help="how many of these are allowed (default 0)")
     verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="the number of processes (default 1)")

@@ -87,7 +87,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--config", metavar="CONFIG", help="validate recorded calls (`record`) with this config, through their routes"
     )
     verb.add_argument(
-        "--format", choices=("text", "json"), default="json", help="lines of JSON, or lines to read (default: json)"
+        "--format", choices=("text", "json"), default="json", help="JSON lines, or lines for people (default: json)"
     )
     verb.add_argument(
         "--second-opinion",
