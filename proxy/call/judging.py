@@ -32,7 +32,7 @@ from proxy.call.jobs import (
 from proxy.call.outcome import count_expansion
 from proxy.core.contract import container
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
-from proxy.core.decide import complete_decision, decide, forward_as_sent, is_clean, prepare
+from proxy.core.decide import complete_decision, decide, decide_accepted, forward_as_sent, prepare
 from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model import codes
@@ -156,7 +156,7 @@ def sample_call(context: CallContext, checked: CheckedCall) -> None:
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.
 LIGHT: Final = 8 * 1024
-# Up to so many bytes the schema is checked here first; arguments that it accepts are judged here.
+# The event loop's process asks the schema about arguments of up to so many bytes, and decides if it accepts them.
 MODEST: Final = 16 * 1024
 # Large arguments with so many commas hold few values: a long text, a file. The schema is checked here first.
 FEW: Final = 4_000
@@ -287,31 +287,34 @@ def is_ready(policy: ToolPolicy) -> bool:
 
 
 def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
-    """The decision on a light call. None: it is not light, or takes more work than others may wait for."""
-    if (is_accepted := look_at(call, policy)) is None:
+    """Returns the decision on a light call. None: it is not light, or takes more work than others may wait for."""
+    if (decide_light := choose_decision(call, policy)) is None:
         return None
     budget = CallBudget(ON_EVENT_LOOP)
     token = call_budget.set(budget)  # as `share_work` does, which costs each call more
     try:
-        decision = decide(call, policy, is_accepted=is_accepted)
+        decision = decide_light(call, policy)
     finally:
         call_budget.reset(token)
     return decision if budget.left > 0 or not isinstance(call.arguments, Document) else None
 
 
-def look_at(call: ToolCall, policy: ToolPolicy) -> bool | None:
-    """Returns whether the schema is known to accept a call that is judged here: it is small, nothing judges it, or its
-    schema accepts it cheaply. None: it is not judged here."""
-    document = call.arguments
+def choose_decision(call: ToolCall, policy: ToolPolicy) -> Callable[[ToolCall, ToolPolicy], Decision | None] | None:
+    """Returns how this process decides a call: always if it is small or nothing validates it, and only if the schema
+    accepts it if that costs little. None: a child process decides."""
+    document, check = call.arguments, policy.check
     if policy.listed is not None:
         return None
-    if not isinstance(document, Document) or len(document.text) <= LIGHT:
-        return False
-    check, text = policy.check, document.text
-    if check is None or policy.container is not None:
-        return False
+    if (
+        not isinstance(document, Document)
+        or len(document.text) <= LIGHT
+        or check is None
+        or policy.container is not None
+    ):
+        return decide
+    text = document.text
     has_few = len(text) <= MODEST or (_count(text, b",") <= FEW and check.schemas.mentioned.isdisjoint(_DEAR))
-    return True if has_few and check.linear and is_clean(document.value, policy) else None
+    return decide_accepted if has_few else None
 
 
 def _given_up(ended: GaveUp) -> Reject:

@@ -67,20 +67,28 @@ _NOT_GUARDED: Final = LeakedMarkup.OFF
 _ERROR: Final = codes.Severity.ERROR
 
 
-def decide(call: ToolCall, policy: ToolPolicy, *, is_accepted: bool = False) -> Decision:
+def decide(call: ToolCall, policy: ToolPolicy) -> Decision:
     """Forward or Reject. Pure and deterministic: the same call under the same policy gets the same decision.
 
-    Takes the call as decoded and the compiled policy of its tool; never raises. `is_accepted`: the schema is known to
-    accept the arguments (`is_clean`).
-    """
+    Takes the call as decoded and the compiled policy of its tool; never raises."""
     if policy.check is None or policy.check.linear:
-        decision = _judge(call, policy, is_accepted)
+        decision = _judge(call, policy)
     else:  # the first verdict, the repair and the second verdict share one budget for patterns that backtrack
         with share_search_budget():
-            decision = _judge(call, policy, is_accepted)
+            decision = _judge(call, policy)
     if policy.channels is None and policy.operation is None and policy.mode is _ENFORCED:
         return decision
     return complete_decision(call, policy, decision)
+
+
+def decide_accepted(call: ToolCall, policy: ToolPolicy) -> Decision | None:
+    """Returns the decision of `decide` if the schema accepts the arguments as sent, or None. It checks them once."""
+    document, check = call.arguments, policy.check
+    if check is None or not check.linear or not isinstance(document, Document):
+        return None
+    if policy.unknown_keys not in (_AS_SCHEMA, _FORWARD) or not check.accepts(document.value):
+        return None
+    return complete_decision(call, policy, _judge(call, policy, is_accepted=True))
 
 
 def prepare(policy: ToolPolicy) -> None:
@@ -170,7 +178,7 @@ def forward_as_sent(call: ToolCall, decision: Decision) -> Forward:
     return Forward(replace(decision.checked, arguments=text, value=value, enforced=False))
 
 
-def _judge(call: ToolCall, policy: ToolPolicy, is_accepted: bool) -> Decision:
+def _judge(call: ToolCall, policy: ToolPolicy, *, is_accepted: bool = False) -> Decision:
     if policy.container is not None and (misuse := check_container(call, policy)) is not None:
         return Reject(misuse)
     document = call.arguments
@@ -237,11 +245,6 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
         if len(text) > policy.max_body:
             return Reject(_failure(call, (_TOO_LONG,), _TOO_MUCH))
     return Forward(CheckedCall(call, text, repaired.value, document.repairs + repaired.repairs, found))
-
-
-def is_clean(value: JsonValue, policy: ToolPolicy) -> bool:
-    """Returns whether only the schema decides about a value, and accepts it."""
-    return policy.check is not None and policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and policy.check.accepts(value)
 
 
 def _repair_document(document: Document, policy: ToolPolicy, check: Check, is_accepted: bool) -> Repaired:

@@ -20,7 +20,7 @@ from proxy.call.jobs import (
     read_decision,
     read_shared_policy,
 )
-from proxy.call.judging import LIGHT, MODEST, Elsewhere, look_at
+from proxy.call.judging import LIGHT, MODEST, Elsewhere
 from proxy.core.contract.policy import (
     ListedSchema,
     Mode,
@@ -213,7 +213,7 @@ def test_small_calls_and_plainly_valid_ones_are_validated_here() -> None:
         (refused, plain),
     ]
     assert [True, True, True, False, False, False, True, False, False] == [
-        look_at(sent, judged) is not None for sent, judged in cases
+        judging.decide_here(sent, judged) is not None for sent, judged in cases
     ]
 
 
@@ -242,7 +242,8 @@ def test_a_large_valid_call_whose_schema_is_dear_is_validated_elsewhere(keyword:
     large = call('{"text":"' + "x" * 2 * MODEST + '","b":1}')
     plain: dict[str, Any] = {"properties": {"text": {}, "b": {}}, "$defs": {"any": {}}}
     dear = {**plain, "properties": {"text": {}, "b": keyword}}
-    assert (True, False) == (look_at(large, policy(plain)) is not None, look_at(large, policy(dear)) is not None)
+    decided = [judging.decide_here(large, policy(schema)) for schema in (plain, dear)]
+    assert [True, False] == [decision is not None for decision in decided]
 
 
 @pytest.mark.parametrize("code", [codes.CONTAINER_INVOCATION, codes.INTERNAL_ERROR], ids=lambda code: code.name)
