@@ -148,7 +148,7 @@ class CallRecord:
     answer_violations: Sequence[Violation] = ()
     events: Sequence[Event] = ()
     questions: Sequence[ModelQuestion] = ()  # to the model endpoint, by layers 3 and 4
-    corrections: Sequence[Repair] = ()  # what a model changed in the call that was delivered: its layer, the place
+    corrections: Sequence[Repair] = ()  # a model's changes to the delivered call: layer and place
     settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
     # Observers describe, count and record these: the call, its policy, the arguments to send, and our answer. These
     # hold values, which no observer shows unless the operator asks for it.

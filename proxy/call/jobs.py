@@ -7,7 +7,7 @@
 A tool's schema and policy cross as JSON (`describe_policy`), followed by the bytes of the arguments; a decision comes
 back as JSON. A large value of the arguments in a violation is named by its place. Of many repairs the first come back
 whole, the others as their number: reading them would keep everybody waiting. A child keeps the checks of the last
-tools, so that a tool that is always judged here is compiled once.
+tools, so it compiles each of them once.
 """
 
 from __future__ import annotations

@@ -285,8 +285,8 @@ class Routes:
 
 
 def _choose_adapter(route: WrittenRoute, is_operation: bool) -> str:
-    """Returns the name of the route's adapter: that of its `protocol`, of which only HTTP has several, or the key by
-    which an extension answers its requests."""
+    """Returns the name of the route's adapter: the key of the plugin that answers its requests, or its `protocol`. Only
+    HTTP has several adapters."""
     if route.relay_key:
         return route.relay_key
     if route.protocol != "http":

@@ -124,7 +124,7 @@ def mask_url(written: str) -> str:
 
 
 def mask_beyond_host(written: str) -> str:
-    """A URL as written in the config, of which only scheme, host and port are shown: a webhook's is all secret."""
+    """Returns only scheme, host and port of a URL in the config, because the rest of a webhook's URL is secret."""
     found = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#]*@)?([^/?#]*)", written)
     if found is None or "${" in written:
         return written if "${" in written else "***"

@@ -1,7 +1,7 @@
 """Reads source files, each once, keeps their bytes (for reload), and finds the place of each value.
 
-Places are found by reading the text again when a mistake is shown: kept for each value, they would be most of what a
-large config takes.
+To show a mistake, it reads the text again and finds the place. Places kept for each value would take most of the memory
+of a large config.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def is_attempts(key: str) -> bool:
 
 
 def hash_call(call: ToolCall, policy: ToolPolicy | UnknownTool) -> str:
-    """Returns the digest of a call's arguments as sent, under one policy: after a reload the same bytes are judged
+    """Returns the digest of a call's arguments as sent, under one policy: a reload validates equal bytes
     again. For an unknown tool its name counts as well, because all of them share one key."""
     sent = call.arguments.text if isinstance(call.arguments, Document) else call.raw
     if isinstance(policy, ToolPolicy) and (policy.channels or policy.operation) is not None:
