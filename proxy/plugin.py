@@ -138,40 +138,36 @@ class ExtendsVerbs(Plugin):
         return ()
 
 
-class PlacesProcess(Plugin):
-    """Knows the place of the process from flags of `serve`, which count if the first of them is given."""
+class HostsProcess(Plugin):
+    """Knows what a process of `serve` runs in, from flags that count if the first of them is given: a pod, or a pool of
+    workers. `title` and `text` head the flags in the help. If it `runs_workers`, it starts the pool too."""
 
-    title: ClassVar[str]
-    text: ClassVar[str]
+    title: ClassVar[str] = ""
+    text: ClassVar[str] = ""
+    runs_workers: ClassVar[bool] = False
 
     def list_flags(self) -> Sequence[Flag]:
         """The flags."""
         raise NotImplementedError
 
-    def list_mistakes(self, config: Config, args: argparse.Namespace) -> list[str]:
-        """The contradictions between the config and the place, in lines."""
-        raise NotImplementedError
-
-    def make_watcher(self, args: argparse.Namespace) -> TroubleWatcher:
-        """Returns the watcher that shows troubles there."""
-        raise NotImplementedError
-
     def write_flags(self, args: argparse.Namespace) -> list[str]:
         """The words of the flags, for the command line of a worker."""
-        raise NotImplementedError
+        return []
 
+    def list_mistakes(self, config: Config, args: argparse.Namespace) -> list[str]:
+        """The contradictions between the config and the host, in lines."""
+        return []
 
-class RunsWorkers(Plugin):
-    """Runs several processes behind one port."""
+    def make_watcher(self, args: argparse.Namespace) -> TroubleWatcher | None:
+        """Returns the watcher that shows troubles there."""
+        return None
 
-    async def run_workers(
-        self, loaded: Loaded, args: argparse.Namespace, place: PlacesProcess | None, signals: Signals
-    ) -> int:
-        """Runs as many workers as the config says, and returns the exit code."""
-        raise NotImplementedError
+    def read_entry(self, signals: Signals, admin: AdminConfig | None) -> AdminConfig | None:
+        """The operator's port of this process in place of the config's; None if the host leaves it."""
+        return None
 
-    def read_worker_entry(self, signals: Signals, admin: AdminConfig | None) -> AdminConfig:
-        """The operator's port of this worker."""
+    async def run_workers(self, loaded: Loaded, args: argparse.Namespace, words: list[str], signals: Signals) -> int:
+        """Runs as many workers as the config says, with these words of other hosts, and returns the exit code."""
         raise NotImplementedError
 
 

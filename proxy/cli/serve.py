@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 
 from proxy.cli.options import add_flag, add_header_option, add_null_option, add_timeout_option
 from proxy.cli.serve_flags import find_contradiction, list_no_config, name_sharing, suggest_command
-from proxy.plugin import NoConfig, PlacesProcess, RunsWorkers
-from proxy.plugins import find_plugin, find_plugins
+from proxy.plugin import HostsProcess, NoConfig
+from proxy.plugins import find_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,13 +93,11 @@ def register(subparsers: Any) -> None:
     waits = f"with {name_sharing('wait')}: serve even if nothing answers yet, in place of exit code 1"
     parser.add_argument("--wait", action="store_true", help=waits)
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
-    for place in find_plugins(PlacesProcess):
-        group = parser.add_argument_group(place.title, place.text)
-        for flag in place.list_flags():
+    for host in find_plugins(HostsProcess):
+        group = parser.add_argument_group(host.title, host.text) if host.title else parser
+        for flag in host.list_flags():
             add_flag(group, flag)
     parser.set_defaults(no_config=False, source=None)
-    # One of several processes behind a port (`workers`); only `proxy/extensions/workers/supervisor.py` starts it.
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def read_listen_address(text: str) -> Address:
@@ -151,15 +149,15 @@ def _serve_file(path: Path | str, args: argparse.Namespace) -> int:
     if args.no_config:
         closed = replace(loaded, config=replace(loaded.config, admin=None))
         loaded = closed if args.admin == "off" else open_console(loaded, args.admin, args.listen)
-    place = next((each for each in find_plugins(PlacesProcess) if getattr(args, each.list_flags()[0].key)), None)
-    if place is None and not args.no_config and sys.stdout.isatty():
+    hosts = [each for each in find_plugins(HostsProcess) if getattr(args, each.list_flags()[0].key)]
+    if not hosts and not args.no_config and sys.stdout.isatty():
         loaded = allow_free_port(loaded)
-    if place is not None and (mistakes := place.list_mistakes(loaded.config, args)):
+    if mistakes := [mistake for host in hosts for mistake in host.list_mistakes(loaded.config, args)]:
         print(*[f"{path}: {each}" for each in mistakes], sep="\n", file=sys.stderr)
         return EXIT_CONFIG
     try:
         with asyncio.Runner(loop_factory=_find_loop()) as runner:
-            return runner.run(_serve(loaded, args, place))
+            return runner.run(_serve(loaded, args, hosts))
     except ConfigError as error:  # a hook that cannot be loaded
         print(error, file=sys.stderr)
     except ImportError as error:  # a library of another version
@@ -187,19 +185,19 @@ def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
     return f"event loop: {name}" + lacks * "  (uvloop is not installed: calls take more CPU; run `pip install uvloop`)"
 
 
-async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess | None) -> int:
-    workers = find_plugin(RunsWorkers)
-    if workers is not None and loaded.config.workers > 1 and not args.worker:
-        return await workers.run_workers(loaded, args, place, queue_signals())
+async def _serve(loaded: Loaded, args: argparse.Namespace, hosts: list[HostsProcess]) -> int:
+    signals, pool = queue_signals(), next((each for each in find_plugins(HostsProcess) if each.runs_workers), None)
+    if pool is not None and pool not in hosts and loaded.config.workers > 1:
+        words = [word for host in hosts for word in host.write_flags(args)]
+        return await pool.run_workers(loaded, args, words, signals)
     from proxy.server import start_serving
 
-    signals = queue_signals()
-    entry = workers.read_worker_entry(signals, loaded.config.admin) if workers is not None and args.worker else None
-    watcher = place.make_watcher(args) if place is not None else None
+    entry = next((found for host in hosts if (found := host.read_entry(signals, loaded.config.admin))), None)
+    watcher = next((made for host in hosts if (made := host.make_watcher(args))), None)
     serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
     serving.log.level = args.log_level or serving.log.level
     takes_calls = not is_ended(signals)
-    announce(serving, loaded, args)
+    announce(serving, loaded, args, is_worker=entry is not None)
     looking = None
     if args.source is not None:
         if args.source.has_one_path(args):
@@ -210,7 +208,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     if number is signal.SIGTERM and takes_calls:
         # A second signal ends the drain.
         waiting = (
-            asyncio.create_task(serving.drain(until_quiet=place is None)),
+            asyncio.create_task(serving.drain(until_quiet=watcher is None)),
             asyncio.create_task(_await_ending(serving, signals)),
         )
         _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -220,7 +218,7 @@ async def _serve(loaded: Loaded, args: argparse.Namespace, place: PlacesProcess 
     code = EXIT_NOTHING_THERE if looking is not None and looking.done() and looking.result() else 0
     if looking is not None:
         looking.cancel()
-    if args.worker:  # a terminal and the first process both send it each signal
+    if entry is not None:  # a terminal and the first process both send it each signal
         await serving.stop()
     else:
         await _stop(serving, signals, by_hand=number is signal.SIGINT)
@@ -291,7 +289,7 @@ def is_ended(signals: asyncio.Queue[signal.Signals]) -> bool:
     return signal.SIGTERM in queued
 
 
-def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
+def announce(running: Any, loaded: Loaded, args: argparse.Namespace, *, is_worker: bool = False) -> None:
     """Prints the addresses of a `Serving` or of several workers, and the event loop. The token of a user's config
     is not printed: the console's page asks for it."""
     print(f"listening on {running.url}", flush=True)
@@ -303,9 +301,9 @@ def announce(running: Any, loaded: Loaded, args: argparse.Namespace) -> None:
     if running.probes_url is not None:
         print(f"probes on {running.probes_url}", flush=True)
     url = make_link(running.admin_url, loaded, with_token=args.no_config)
-    if url is not None and not args.worker:
+    if url is not None and not is_worker:
         print(f"console  {url}" if args.no_config else f"console on {url}", flush=True)
-    if not args.worker:
+    if not is_worker:
         print(describe_loop(asyncio.get_running_loop()), flush=True)
 
 

@@ -18,7 +18,7 @@ from proxy.config.model import Address, AdminConfig, HeaderChanges, HookEntry, S
 from proxy.config.sections.network import read_address, read_upstream_tls
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.plugin import KeepsState, RunsWorkers, SpeaksProtocol, TracesCalls
+from proxy.plugin import HostsProcess, KeepsState, SpeaksProtocol, TracesCalls
 from proxy.plugins import find_plugin, find_plugins
 from proxy.state import STORES
 
@@ -178,7 +178,7 @@ def read_single_keys(context: Context) -> dict[str, Any]:
     if "interval" in context.mapping("reload") and made["reload"] < _SHORTEST_LOOK:
         hint = "2s finds a change soon enough; `reload: off` does not look"
         context.mistake(("reload", "interval"), "an interval this short leaves time for nothing else", hint)
-    if made.get("workers", 1) > 1 and find_plugin(RunsWorkers) is None:
+    if made.get("workers", 1) > 1 and not any(each.runs_workers for each in find_plugins(HostsProcess)):
         context.mistake(("workers",), "no plugin that runs several workers is installed", "write `workers: 1`")
     telemetry: Telemetry = TELEMETRY.read(context.mapping("telemetry"))
     if telemetry.traces == "otlp":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from proxy.plugin import AddsVerbs, Flag, PlacesProcess, Verb
+from proxy.plugin import AddsVerbs, Flag, HostsProcess, Verb
 
 if TYPE_CHECKING:
     import argparse
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.extensions.kubernetes.pod_serving import PodWatcher
 
 
-class KubernetesPlugin(AddsVerbs, PlacesProcess):
+class KubernetesPlugin(AddsVerbs, HostsProcess):
     """Writes the sidecar into manifests and shows troubles in its pod."""
 
     name = "kubernetes"

@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from proxy.call_record import CallRecord
 from proxy.cli.serve import announce, is_ended, settle_memory
@@ -83,11 +83,10 @@ def _reserve_port(listen: Address) -> tuple[socket.socket | None, Address]:
 
 # --- `serve` with several workers -------------------------------------------------------------------------------------
 async def serve_many(
-    loaded: Loaded, args: argparse.Namespace, watching: Any, signals: asyncio.Queue[signal.Signals]
+    loaded: Loaded, args: argparse.Namespace, words: list[str], signals: asyncio.Queue[signal.Signals]
 ) -> int:
     """Runs the supervisor of several workers: forwards signals until the last worker has ended."""
-    flags = watching.write_flags(args) if watching is not None else []
-    more = [*(["--log-level", args.log_level] if args.log_level else []), *flags]
+    more = [*(["--log-level", args.log_level] if args.log_level else []), *words]
     worker_pool = await start_workers(loaded, args.listen, more=more, held=args.held)
     if is_ended(signals):
         worker_pool.signal(signal.SIGINT)
