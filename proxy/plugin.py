@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from proxy.server.handler import AnswerPath, Snapshot, Usable
     from proxy.server.lifecycle import Serving
     from proxy.server.listed_routes import Answer, ListedRequest, PassedOn, RelayHandler, Reports, RouteHandler
-    from proxy.server.setup.added import CallSampler, ConfiguredObserver, ServiceExtender, Tracer
+    from proxy.server.setup.added import ConfiguredObserver, ServiceExtender, Tracer
     from proxy.server.setup.upstreams import UpstreamKind
     from proxy.state import Changed
     from proxy.telemetry.logs import Log
@@ -298,8 +298,10 @@ class AddsRequests(Plugin):
 
 # --- calls ------------------------------------------------------------------------------------------------------------
 class ExtendsCalls(AddsKeys):
-    """Extends calls for a config with one of its sections or policy keys. Keys of `asks_callers` ask who calls."""
+    """Extends calls for a config with one of its sections or policy keys, or `always`. Keys of `asks_callers` ask who
+    calls."""
 
+    always: ClassVar[bool] = False
     asks_callers: ClassVar[tuple[str, ...]] = ()
 
     def make_services(self, services: Services, log: Log, metrics: Metrics) -> ServiceExtender | None:
@@ -325,14 +327,6 @@ class ExtendsCalls(AddsKeys):
     def preview_call(self, config: Config, entry: CallRecord, sent: Headers, call: CheckedCall) -> dict[str, JsonValue]:
         """Additions of `validate`, by name, about a call that would be forwarded with the headers `sent`."""
         return {}
-
-
-class SamplesCalls(ExtendsCalls):
-    """Is shown a sample of the forwarded calls."""
-
-    def make_services(self, services: Services, log: Log, metrics: Metrics) -> CallSampler:
-        """The sampler, for the first sampled call at the latest."""
-        raise NotImplementedError
 
 
 class ObservesCalls(AddsKeys):

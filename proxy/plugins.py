@@ -79,10 +79,11 @@ def find_plugin(seam: type[_Seam]) -> _Seam | None:
 
 
 def list_used(config: Config) -> list[ExtendsCalls]:
-    """The plugins that add to calls and have a section or a policy key in a config."""
+    """The plugins that add to the calls of a config: always, or because it has one of their sections or policy keys."""
     policies = (policy for route in config.routes for policy in route.list_policies())
     keys = {key for policy in policies for key in policy.added} | config.sections.keys()
-    return [each for each in find_plugins(ExtendsCalls) if not keys.isdisjoint((*each.sections, *each.policy_keys))]
+    found = find_plugins(ExtendsCalls)
+    return [each for each in found if each.always or not keys.isdisjoint((*each.sections, *each.policy_keys))]
 
 
 def find_pinned(config: Config, route: str) -> PinnedTools | None:

@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 from proxy.config.load import load
 from proxy.interfaces import Clock
-from proxy.plugin import SamplesCalls
-from proxy.plugins import find_plugin
+from proxy.plugin import ExtendsCalls
+from proxy.plugins import find_plugins
 from proxy.server import Serving, start_serving
 from tests.serving.wire import Seen, exchange, post
 
 # Keys by which no call is sampled, where an extension would judge it again by chance.
-UNSAMPLED = {"second_judge": "off"} if find_plugin(SamplesCalls) is not None else {}
+UNSAMPLED = {"second_judge": "off"} if any(each.always for each in find_plugins(ExtendsCalls)) else {}
 WEATHER = """
   - path: /weather
     upstream: tools

@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING
 from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
     from proxy.config.model import Config, RouteEntry
-    from proxy.core.contract.listed_tool import PinnedTools
-    from proxy.core.model.values import JsonValue
     from proxy.extensions.access.access_services import AccessServices
     from proxy.extensions.access.audit import CallAudit
     from proxy.interfaces import CallLimiter, Clock, Pacing, Services
-    from proxy.plugin import AnswerPath, Upstreams
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
+    from proxy.plugin import AnswerPath, Context, Files, JsonValue, Log, MetricRow, Metrics, PinnedTools, Upstreams
 
 
 class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):

@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 from proxy.plugin import ExtendsCalls
 
 if TYPE_CHECKING:
-    from proxy.config.context import Context
-    from proxy.core.model.values import JsonValue
     from proxy.extensions.answer.answer_filters import AnswerFilters
     from proxy.extensions.answer.core.answer_rules import AnswerRules
-    from proxy.interfaces import Services
-    from proxy.plugin import Finding, WrittenRoute
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
+    from proxy.plugin import Context, Finding, JsonValue, Log, MetricRow, Metrics, Services, WrittenRoute
 
 
 class AnswerPlugin(ExtendsCalls):

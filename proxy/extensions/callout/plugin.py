@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING
 from proxy.plugin import ExtendsCalls
 
 if TYPE_CHECKING:
-    from proxy.call_record import CallRecord
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
     from proxy.config.model import Config, RouteEntry
     from proxy.core.model.values import CheckedCall, Headers, JsonValue
     from proxy.extensions.callout.callout_section import CalloutSettings
     from proxy.extensions.callout.callouts import Callouts
-    from proxy.interfaces import Services
-    from proxy.plugin import Upstreams
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
+    from proxy.plugin import CallRecord, Context, Files, Log, MetricRow, Metrics, Services, Upstreams
 
 
 class CalloutPlugin(ExtendsCalls):

@@ -12,13 +12,9 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from proxy.adapters.base import Adapter
-    from proxy.config.context import Context
     from proxy.extensions.chat.config import ModelSettings
     from proxy.extensions.chat.server.model_relay import ModelRelay
-    from proxy.interfaces import Clock
-    from proxy.plugin import Reports, Serving, WrittenRoute
-    from proxy.telemetry.metric_table import MetricRow
+    from proxy.plugin import Adapter, Clock, Context, MetricRow, Reports, Serving, WrittenRoute
 
 
 class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from proxy.extensions.console.page_counts import ConsoleCounts
     from proxy.extensions.console.pages import SharedAnswers
     from proxy.extensions.workers.pages import PoolPage
-    from proxy.plugin import Serving
-    from proxy.server.admin.page import Counts, EventPage, Page, PageRequest
+    from proxy.plugin import Counts, EventPage, Page, PageRequest, Serving
 
 
 class ConsolePlugin(AddsVerbs, AddsPages):

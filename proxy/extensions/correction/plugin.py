@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
-    from proxy.config.model import RouteEntry
-    from proxy.core.model.values import JsonValue
     from proxy.extensions.correction.correctors import CorrectionMetrics, Corrections
     from proxy.interfaces import Clock, Pacing, Services
-    from proxy.plugin import Upstreams
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
+    from proxy.plugin import Context, Files, JsonValue, Log, MetricRow, Metrics, RouteEntry, Upstreams
 
 
 class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):

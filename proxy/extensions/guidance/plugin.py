@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ExtendsCalls, Verb
 
 if TYPE_CHECKING:
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
-    from proxy.config.model import Config
     from proxy.extensions.guidance.guidance_section import Guidance
-    from proxy.interfaces import ToolTexts
-    from proxy.plugin import AnswerPath, Serving, Upstreams
-    from proxy.server.admin.page import Page, PageRequest
+    from proxy.plugin import AnswerPath, Config, Context, Files, Page, PageRequest, Serving, ToolTexts, Upstreams
 
 
 class GuidancePlugin(AddsVerbs, AddsPages, ExtendsCalls):

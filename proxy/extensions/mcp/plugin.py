@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from proxy.adapters.base import Adapter
-    from proxy.config.context import Context
     from proxy.config.model import RouteEntry, UpstreamConfig
     from proxy.config.tools import ToolReader
     from proxy.core.model.values import Headers, JsonValue
@@ -22,10 +20,7 @@ if TYPE_CHECKING:
     from proxy.extensions.mcp.server.lists.reading import Catalogues
     from proxy.extensions.mcp.upstreams import McpUpstreams
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
-    from proxy.interfaces import Clock
-    from proxy.plugin import Finding, PassedOn, Reports, Serving, WrittenRoute
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
+    from proxy.plugin import Adapter, Clock, Context, Finding, Log, MetricRow, PassedOn, Reports, Serving, WrittenRoute
 
 
 class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters):

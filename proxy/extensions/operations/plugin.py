@@ -12,18 +12,12 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from proxy.adapters.base import Adapter
     from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
-    from proxy.cli.options import CommandParser
-    from proxy.config.context import Context
-    from proxy.config.load import Loaded
     from proxy.config.schemas import FoundSchema, SourceProblem
-    from proxy.config.tools import ToolReader
-    from proxy.core.check.validation import Check
     from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
     from proxy.core.model.values import Headers, JsonValue, Pointer
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
-    from proxy.plugin import WrittenRoute
+    from proxy.plugin import Adapter, Check, CommandParser, Context, Loaded, ToolReader, WrittenRoute
 
 _LIVE: Final = """
 --live asks the sources of an import (docs/http-apis.md) and lists their changes since then, tool by tool:

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ExtendsCalls, ObservesCalls, TracesCalls, Verb
 
 if TYPE_CHECKING:
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
     from proxy.extensions.recording.escalations import Escalations
     from proxy.extensions.recording.otlp import Traces
     from proxy.extensions.recording.recorder import Recorder
     from proxy.interfaces import Clock, Pacing, Services
-    from proxy.plugin import Serving, Upstreams
-    from proxy.server.admin.page import Page, PageRequest
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
+    from proxy.plugin import Context, Files, Log, MetricRow, Metrics, Page, PageRequest, Serving, Upstreams
 
 
 class RecordingPlugin(AddsVerbs, AddsPages, ExtendsCalls, ObservesCalls, TracesCalls):

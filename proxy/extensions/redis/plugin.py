@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING
 from proxy.plugin import KeepsState
 
 if TYPE_CHECKING:
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
-    from proxy.core.model.values import JsonValue
     from proxy.extensions.redis.redis_section import RedisSettings
-    from proxy.interfaces import Clock, StateStore
-    from proxy.state import Changed
+    from proxy.plugin import Changed, Clock, Context, Files, JsonValue, StateStore
 
 
 class RedisPlugin(KeepsState):

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from proxy.plugin import ExtendsVerbs, SamplesCalls
+from proxy.plugin import ExtendsCalls, ExtendsVerbs
 
 if TYPE_CHECKING:
     import argparse
 
     from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
     from proxy.cli.options import CommandParser
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
     from proxy.config.load import Loaded
+    from proxy.config.model import Config
+    from proxy.core.contract.policy import ToolPolicy
     from proxy.extensions.second_judge.second_judges import SecondJudges
     from proxy.interfaces import Services
-    from proxy.plugin import Upstreams
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
+    from proxy.plugin import CheckedCall, Context, Files, Log, MetricRow, Metrics, Upstreams
 
 _SECOND_OPINION: Final = """
 --second-opinion validates the examples and defaults of each tool's schema, and values made from it, by jsonschema or
@@ -28,12 +26,13 @@ fastjsonschema as well (docs/engine.md). It prints each value on which they diff
 """
 
 
-class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
+class SecondJudgePlugin(ExtendsCalls, ExtendsVerbs):
     """Has accepted calls judged by jsonschema and fastjsonschema too."""
 
     name = "second_judge"
     adds = "checks of accepted calls by jsonschema and fastjsonschema: of samples, or of all before they are sent"
     sections = ("second_judge",)
+    always = True
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.second_judge.second_judges import METRICS
@@ -56,10 +55,37 @@ class SecondJudgePlugin(SamplesCalls, ExtendsVerbs):
 
         return reveal(context.structure.entry(key))
 
-    def make_services(self, services: Services, log: Log, metrics: Metrics) -> SecondJudges:
-        from proxy.extensions.second_judge.second_judges import SecondJudges
+    def make_services(self, services: Services, log: Log, metrics: Metrics) -> LateJudges:
+        return LateJudges(log, metrics)
 
-        return SecondJudges(services, log, metrics)
+
+class LateJudges:
+    """Makes the judges for the first config that says whom they judge, or else for the first sampled call."""
+
+    def __init__(self, log: Log, metrics: Metrics) -> None:
+        self._world = (log, metrics)
+        self._made: SecondJudges | None = None
+
+    def extend(self, config: Config, services: Services) -> Services:
+        """The services that ask about every call, some calls or none, as the config says."""
+        if self._made is None and "second_judge" not in config.sections:
+            return replace(services, sampled=self._sample)
+        return self._find().extend(config, services)
+
+    async def close(self) -> None:
+        """Ends the child processes."""
+        if self._made is not None:
+            await self._made.close()
+
+    def _sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
+        self._find().sample(route, checked, policy)
+
+    def _find(self) -> SecondJudges:
+        if self._made is None:
+            from proxy.extensions.second_judge.second_judges import SecondJudges
+
+            self._made = SecondJudges(*self._world)
+        return self._made
 
 
 def _compare_judges(_report: CheckReport, loaded: Loaded, _args: argparse.Namespace) -> list[FlagFinding]:

@@ -56,9 +56,9 @@ METRICS: Final = (OPINIONS,)
 
 
 class SecondJudges:
-    """Implements `CallSampler` (server/setup/added.py). No child process is there before the first question."""
+    """Implements `ServiceExtender` (server/setup/added.py). No child process is there before the first question."""
 
-    def __init__(self, _services: Services, log: Log, metrics: Metrics) -> None:
+    def __init__(self, log: Log, metrics: Metrics) -> None:
         self._log = log
         self._metrics = metrics
         self._counts = metrics.add_counter(OPINIONS).series
@@ -69,7 +69,7 @@ class SecondJudges:
         """The services that ask about every call, some calls or none, as the config says."""
         match config.sections.get("second_judge", "sampled"):
             case "sampled":
-                return services
+                return replace(services, sampled=self.sample)
             case "always":
                 return replace(services, sampled=None, confirm=self._before.confirm)
             case _:

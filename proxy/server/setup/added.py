@@ -10,10 +10,9 @@ from typing import Any, Final, Protocol
 
 from proxy.call_record import Trace
 from proxy.config.model import Config
-from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import CheckedCall, Failure
 from proxy.interfaces import CallLimiter, CallRoute, Clock, Observer, Pacing, Services, ToolTexts
-from proxy.plugin import ExtendsCalls, ObservesCalls, SamplesCalls, TracesCalls
+from proxy.plugin import ExtendsCalls, ObservesCalls, TracesCalls
 from proxy.plugins import find_pinned, find_plugin, find_plugins, list_used
 from proxy.routing import RouteTable
 from proxy.server.handler import AnswerPath
@@ -51,33 +50,21 @@ class ServiceExtender(Protocol):
         """Finishes what is queued, within seconds, and ends."""
 
 
-class CallSampler(ServiceExtender, Protocol):
-    """A `ServiceExtender` that is shown a sample of the forwarded calls, unless the config asks for something else."""
-
-    def sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
-        """Takes one of these calls, and waits for nothing."""
-
-
 class ExtensionServices:
-    """The services that plugins add, each made for the first config that has a section or policy key of its plugin. A
-    plugin's limiter is made for the first with one of its limits, the sampler for the first sampled call."""
+    """The services that plugins add, each made for the first config that uses its plugin. A plugin's limiter is made
+    for the first with one of its limits."""
 
     def __init__(self, base: Services, log: Log, metrics: Metrics) -> None:
         self._world = (base, log, metrics)
         self._made: dict[str, ServiceExtender] = {}
-        self._sampler: CallSampler | None = None
         self._limiters: dict[str, CallLimiter | None] = {}
 
     def extend(self, config: Config, services: Services) -> Services:
         """The services of a config, with all that it asks for."""
-        if find_plugin(SamplesCalls) is not None:
-            services = replace(services, sampled=self._sample)
         for plugin in list_used(config):
-            if isinstance(plugin, SamplesCalls):
-                self._find_sampler(plugin)
-            elif plugin.name not in self._made and (made := plugin.make_services(*self._world)) is not None:
+            if plugin.name not in self._made and (made := plugin.make_services(*self._world)) is not None:
                 self._made[plugin.name] = made
-        for each in self._list_made():
+        for each in self._made.values():
             services = each.extend(config, services)
         return replace(services, limiter=self._find_limiter(config))
 
@@ -92,22 +79,9 @@ class ExtensionServices:
                     found.append(limiter)
         return _JoinedLimiter(found) if len(found) > 1 else next(iter(found), None)
 
-    def _list_made(self) -> list[ServiceExtender]:
-        return [*self._made.values(), *([self._sampler] if self._sampler is not None else [])]
-
-    def _find_sampler(self, plugin: SamplesCalls) -> CallSampler:
-        self._sampler = self._sampler or plugin.make_services(*self._world)
-        return self._sampler
-
-    def _sample(self, route: str, checked: CheckedCall, policy: ToolPolicy) -> None:
-        plugin = find_plugin(SamplesCalls) if self._sampler is None else None
-        sampler = self._sampler if plugin is None else self._find_sampler(plugin)
-        if sampler is not None:
-            sampler.sample(route, checked, policy)
-
     async def close(self) -> None:
         """Ends each."""
-        for each in self._list_made():
+        for each in self._made.values():
             await each.close()
 
 
