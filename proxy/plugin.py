@@ -330,23 +330,22 @@ class ExtendsCalls(AddsKeys):
 
 
 class ObservesCalls(AddsKeys):
-    """Observes finished calls, for a config with one of the plugin's sections."""
+    """Observes finished calls, for a config with one of the plugin's sections. If it `traces`, it traces requests too,
+    if the config or the environment asks for it."""
+
+    traces: ClassVar[bool] = False
 
     def make_observer(self, clock: Clock, pacing: Pacing, metrics: Metrics, log: Log) -> ConfiguredObserver:
         """The observer. It is made once, gets each config, and outlives a reload."""
         raise NotImplementedError
-
-
-class TracesCalls(Plugin):
-    """Traces requests if the config or the environment asks for it."""
 
     def make_tracer(self, environ: Mapping[str, str], log: Log, metrics: Metrics, clock: Clock) -> Tracer | None:
         """The tracer; None, with a log line, if it cannot be made."""
         raise NotImplementedError
 
     def find_missing(self) -> str:
-        """Which libraries are missing, in words; '' if none is."""
-        raise NotImplementedError
+        """Which libraries of the tracer are missing, in words; '' if none is."""
+        return ""
 
 
 @value_class

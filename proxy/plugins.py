@@ -145,6 +145,7 @@ _NEEDED_WITH: Final = {
     "read_policy_key": ("policy_keys", "limit_keys"),
     "read_upstream": ("upstream_keys",),
     "make_upstreams": ("upstream_keys",),
+    "make_tracer": ("traces",),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from proxy.plugin import AddsKeys, AddsVerbs, HostsProcess, KeepsState, Plugin, RelaysRequests, TracesCalls
+from proxy.plugin import AddsKeys, AddsVerbs, HostsProcess, KeepsState, ObservesCalls, Plugin, RelaysRequests
 from proxy.plugins import list_plugins
 
 pytestmark = pytest.mark.locks
@@ -160,7 +160,7 @@ def test_rejects_a_verb_or_key_of_what_is_gone(rest: Path, taken: Plugin) -> Non
     keys += [taken.relay_key] if isinstance(taken, RelaysRequests) else []
     lines = [f"{key}: {{}}" for key in keys]
     lines += ["workers: 2"] if isinstance(taken, HostsProcess) and taken.runs_workers else []
-    lines += ["telemetry: {traces: otlp}"] if isinstance(taken, TracesCalls) else []
+    lines += ["telemetry: {traces: otlp}"] if isinstance(taken, ObservesCalls) and taken.traces else []
     if isinstance(taken, KeepsState):
         written = (f"backend: {taken.backend}", *(f"{key}: {{}}" for key in taken.state_keys))
         lines += [f"state: {{{each}}}" for each in written]

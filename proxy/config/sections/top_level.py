@@ -18,8 +18,8 @@ from proxy.config.model import Address, AdminConfig, HeaderChanges, HookEntry, S
 from proxy.config.sections.network import read_address, read_upstream_tls
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.plugin import HostsProcess, KeepsState, SpeaksProtocol, TracesCalls
-from proxy.plugins import find_plugin, find_plugins
+from proxy.plugin import HostsProcess, KeepsState, ObservesCalls, SpeaksProtocol
+from proxy.plugins import find_plugins
 from proxy.state import STORES
 
 # The value of a route's `upstream` that means none.
@@ -182,7 +182,7 @@ def read_single_keys(context: Context) -> dict[str, Any]:
         context.mistake(("workers",), "no plugin that runs several workers is installed", "write `workers: 1`")
     telemetry: Telemetry = TELEMETRY.read(context.mapping("telemetry"))
     if telemetry.traces == "otlp":
-        plugin, at = find_plugin(TracesCalls), ("telemetry", "traces")
+        at, plugin = ("telemetry", "traces"), next((each for each in find_plugins(ObservesCalls) if each.traces), None)
         if plugin is None:
             context.mistake(at, "no plugin that traces is installed", "write `traces: off`")
         elif missing := plugin.find_missing():

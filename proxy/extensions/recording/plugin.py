@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ExtendsCalls, ObservesCalls, TracesCalls, Verb
+from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
     from proxy.extensions.recording.escalations import Escalations
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from proxy.plugin import Context, Files, Log, MetricRow, Metrics, Page, PageRequest, Serving, Upstreams
 
 
-class RecordingPlugin(AddsVerbs, AddsPages, ExtendsCalls, ObservesCalls, TracesCalls):
+class RecordingPlugin(AddsVerbs, AddsPages, ExtendsCalls, ObservesCalls):
     """Writes what happened to calls: to a file for another validation, to a webhook, to a collector of traces."""
 
     name = "recording"
     adds = "calls recorded to a file: `record`, `replay`, `diff`; a webhook for escalations, and traces"
     uses = ("second_judge",)
     verbs = ("replay", "diff")
+    traces = True
     sections = ("record", "on_escalation")
     pages: ClassVar = {"/-/trial": AddedPage("POST", is_harmless=True)}
 

@@ -12,8 +12,8 @@ from proxy.call_record import Trace
 from proxy.config.model import Config
 from proxy.core.model.values import CheckedCall, Failure
 from proxy.interfaces import CallLimiter, CallRoute, Clock, Observer, Pacing, Services, ToolTexts
-from proxy.plugin import ExtendsCalls, ObservesCalls, TracesCalls
-from proxy.plugins import find_pinned, find_plugin, find_plugins, list_used
+from proxy.plugin import ExtendsCalls, ObservesCalls
+from proxy.plugins import find_pinned, find_plugins, list_used
 from proxy.routing import RouteTable
 from proxy.server.handler import AnswerPath
 from proxy.telemetry.logs import Log
@@ -134,7 +134,7 @@ def make_tracer(setting: str, environ: Mapping[str, str], log: Log, metrics: Met
     is_configured = "otlp" in exporters or (exporters == [""] and any(environ.get(name) for name in _ENDPOINTS))
     if setting != "otlp" and not is_configured:
         return None
-    plugin = find_plugin(TracesCalls)
+    plugin = next((each for each in find_plugins(ObservesCalls) if each.traces), None)
     if plugin is None:
         log.event("Traces are off", "error", reason="no plugin that traces is installed")
         return None
