@@ -81,7 +81,8 @@ def read_deny(written: JsonValue) -> tuple[AccessRule, ...] | None:
 
 def _read_rule(name: str, written: Mapping[str, JsonValue], *, denies: bool = False) -> AccessRule:
     when = written.get("when", {})
-    claims = {reveal(key): _read_values(value) for key, value in when.get("claims", {}).items()}
+    listed = {key: value if isinstance(value, list) else [value] for key, value in when.get("claims", {}).items()}
+    claims = {reveal(key): tuple(reveal_all(values)) for key, values in listed.items()}
     equals = tuple((read_place(place), reveal(claim)) for place, claim in written.get("equals", {}).items())
     names = [str(step) for place, _ in equals for step in place]
     made: dict[str, Any] = {"tools": read_texts(written["tools"])} if "tools" in written else {}
@@ -107,10 +108,6 @@ def _read_rule(name: str, written: Mapping[str, JsonValue], *, denies: bool = Fa
 def read_place(written: str) -> Pointer:
     """The place of an argument: a JSON Pointer if it starts with a slash, otherwise a name."""
     return parse_pointer(reveal(written)) if written.startswith("/") else (reveal(written),)
-
-
-def _read_values(value: JsonValue) -> tuple[JsonValue, ...]:
-    return tuple(reveal_all(value)) if isinstance(value, list) else (reveal_all(value),)
 
 
 def _compile(schema: JsonValue) -> tuple[Check, ...]:

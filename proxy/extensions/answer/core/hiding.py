@@ -37,14 +37,10 @@ def find_masks(value: JsonValue, rules: AnswerRules, open_at: Pointer | None = N
     found: dict[Pointer, JsonValue] = {}
     for pointer in rules.pointers:
         found.update(dict.fromkeys(_match(value, pointer), MASK))
-    found = {place: mask for place, mask in found.items() if not _is_within(place, found)}
+    found = {place: MASK for place in found if not any(place[:length] in found for length in range(len(place)))}
     if rules.secrets:
         found.update(_find_secrets(value, frozenset(found), open_at))
     return found
-
-
-def _is_within(place: Pointer, places: dict[Pointer, JsonValue]) -> bool:
-    return any(place[:length] in places for length in range(len(place)))
 
 
 def _match(value: JsonValue, pointer: tuple[str, ...]) -> Iterator[Pointer]:

@@ -72,7 +72,7 @@ def _write(
     has_numbers, begun = "sequence_number" in events[0][1], rest
     for raw, value in events:
         kind, copy = value.get("type"), find_copy(value)
-        item_text = "" if copy is None else _cut(copy, text) + rest
+        item_text = "" if copy is None else copy.rstrip().removesuffix(text.rstrip()) + rest
         if kind == "response.output_text.delta":
             if begun:
                 yield change_event(raw, {("delta",): dumps(begun)})
@@ -105,11 +105,6 @@ def find_copy(value: Mapping[str, Any]) -> str | None:
 def ends_with(copy: str, text: str) -> bool:
     """Returns whether the text of a part ends with this one; white space at the end makes no difference."""
     return copy.rstrip().endswith(text.rstrip())
-
-
-def _cut(copy: str, text: str) -> str:
-    """The text of a part without this one at its end."""
-    return copy.rstrip().removesuffix(text.rstrip())
 
 
 def _write_item(at: int, call: NewCall, *, has_numbers: bool) -> Iterator[bytes]:

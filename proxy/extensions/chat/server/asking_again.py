@@ -137,11 +137,11 @@ async def ask_until_right(
 
 def write_results(calls: list[JudgedCall], attempts: int, retries: int) -> list[tuple[str, str]]:
     """The id of each call of a turn, and its text for the model."""
-    return [(call.found.call_id, _write_result(call, Attempt(attempts, retries + 1))) for call in calls]
-
-
-def _write_result(call: JudgedCall, attempt: Attempt) -> str:
-    return REPEAT if call.failure is None else write_feedback(explain_call(call, attempt))
+    attempt = Attempt(attempts, retries + 1)
+    return [
+        (call.found.call_id, REPEAT if call.failure is None else write_feedback(explain_call(call, attempt)))
+        for call in calls
+    ]
 
 
 def explain_call(call: JudgedCall, attempt: Attempt | None = None) -> ToolResult:

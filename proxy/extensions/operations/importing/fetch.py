@@ -76,7 +76,8 @@ class FetchSite:
         if isinstance(reply, UpstreamFault):
             if reply.token == TOO_LARGE.token:
                 raise ImportProblem(f"{self.shown}: the answer is larger than {MAX_FILE_BYTES // 1024**2} MiB")
-            raise ImportProblem(f"{self.shown}: {_describe_fault(reply)}", "is it running, and is this its address?")
+            why = reply.message.removeprefix(f"upstream '{_NAME}': ")  # the name means nothing outside of a config
+            raise ImportProblem(f"{self.shown}: {why}", "is it running, and is this its address?")
         return FetchedAnswer(reply.status, {name.lower(): value for name, value in reply.headers}, reply.body)
 
 
@@ -99,11 +100,6 @@ def _advise(answer: FetchedAnswer) -> str:
 
 def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
-
-
-def _describe_fault(fault: UpstreamFault) -> str:
-    """The message of a fault without the upstream's name, which means nothing outside of a config."""
-    return fault.message.removeprefix(f"upstream '{_NAME}': ")
 
 
 def hide_query(url: str) -> str:
