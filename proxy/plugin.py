@@ -1,7 +1,6 @@
 """The plugin interface: what a plugin can add to the proxy.
 
-A plugin is a class that inherits seams of this file. The proxy calls the methods of its one object at their first need.
-A plugin imports its modules in its methods: a proxy loads only what it uses. `config.schema.json` describes its keys.
+A plugin is a class that inherits seams of this file. Its methods import its modules: a proxy loads only what it uses.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from proxy.config.combinations import Finding, WrittenRoute
     from proxy.config.context import Context
     from proxy.config.files.source import Files
+    from proxy.config.keys.kinds import Kind
     from proxy.config.load import Loaded
     from proxy.config.model import AdminConfig, Config, RouteEntry, UpstreamConfig
     from proxy.config.routes import RouteKindReader
@@ -61,6 +61,10 @@ class Plugin:
 
     def prepare(self) -> None:
         """Imports what its requests need, so that the first one does not wait for it."""
+
+    def declare_keys(self) -> Mapping[str, Kind]:
+        """Place -> a mapping with its keys there: '' for the top level, a section, or a name in `$defs`."""
+        return {}
 
     def list_metrics(self) -> Sequence[MetricRow]:
         """The rows of its metrics, for docs. The plugin itself adds them to `Metrics`."""
@@ -174,9 +178,9 @@ class HostsProcess(Plugin):
 # --- config -----------------------------------------------------------------------------------------------------------
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
-    `limit_keys` those of `limits`; processes share counts of `shared_limits`. Others read `other_keys`. Of policies,
-    `tool_keys` apply to one tool, `whole_keys` are not merged, and lists of `joined_keys` are appended to outer ones.
-    `call_keys` need calls. `other_names`: system -> its name for a key -> what to write here."""
+    `limit_keys` those of `limits`. Processes share counts of `shared_limits`. Of policies, `tool_keys` apply to one
+    tool, `whole_keys` are not merged, and lists of `joined_keys` extend outer ones. `call_keys` need calls.
+    `other_names`: system -> its name for a key -> what to write here."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()
@@ -189,17 +193,13 @@ class AddsKeys(Plugin):
     call_keys: ClassVar[tuple[str, ...]] = ()
     other_names: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
-    def list_keys(self) -> tuple[str, ...]:
-        """All its keys."""
-        return (*self.sections, *self.policy_keys, *self.limit_keys, *self.other_keys)
-
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
         """The value of one of `sections`; mistakes are recorded in `context`."""
-        raise NotImplementedError
+        return self.declare_keys()[""].read({key: context.structure.entry(key)})[key]
 
-    def read_policy_key(self, key: str, written: JsonValue) -> object | None:
+    def read_policy_key(self, key: str, written: JsonValue) -> object:
         """The value of one of `policy_keys` or `limit_keys`, merged; None if it says nothing."""
-        raise NotImplementedError
+        return self.declare_keys()["limits" if key in self.limit_keys else "route"].read({key: written})[key]
 
     def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
         """Checks its keys together with the rest of a config in which one of them is written."""
@@ -267,7 +267,7 @@ class RelaysRequests(Plugin):
 
     def read_relay(self, context: Context, route: WrittenRoute) -> object:
         """The value of the key."""
-        raise NotImplementedError
+        return self.declare_keys()["route"].read(context.mapping(*route.at))[self.relay_key]
 
     def make_relay(self, clock: Clock, reports: Reports) -> RelayHandler:
         """Returns the handler of the requests in this process."""

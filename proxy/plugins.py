@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy import extensions
-from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, Plugin
+from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, Plugin, RelaysRequests
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -58,6 +58,14 @@ def find_plugins(seam: type[_Seam]) -> list[_Seam]:
     if key not in _BY_SEAM:
         _BY_SEAM[key] = [plugin for plugin in list_plugins() if isinstance(plugin, seam)]
     return _BY_SEAM[key]
+
+
+@cache
+def list_keys(plugin: Plugin) -> list[str]:
+    """The names of a plugin's keys in the config."""
+    attributes = ("sections", "policy_keys", "limit_keys", "other_keys", "state_keys")
+    own = [plugin.relay_key] if isinstance(plugin, RelaysRequests) else []
+    return [*own, *(key for each in attributes for key in getattr(plugin, each, ()))]
 
 
 def list_askers(config: Config, entry: RouteEntry) -> list[str]:
@@ -123,8 +131,8 @@ def _load_named(name: str) -> Plugin:
     made = _make(found[0], name)
     if not isinstance(made, Plugin) or made.name != name:
         raise PluginError(f"plugin {name!r} does not load: {found[0].value} is not a Plugin with that name")
-    taken = {key for other in find_plugins(AddsKeys) for key in other.list_keys()}
-    if isinstance(made, AddsKeys) and (twice := sorted(taken.intersection(made.list_keys()))):
+    taken = {key for other in find_plugins(AddsKeys) for key in list_keys(other)}
+    if isinstance(made, AddsKeys) and (twice := sorted(taken.intersection(list_keys(made)))):
         raise PluginError(f"plugin {name!r} does not load: another plugin has the key {twice[0]!r} already")
     return made
 
@@ -141,8 +149,6 @@ def _make(entry: EntryPoint, name: str) -> object:
 
 # Method that a seam needs only with one of these keys -> their attributes.
 _NEEDED_WITH: Final = {
-    "read_section": ("sections",),
-    "read_policy_key": ("policy_keys", "limit_keys"),
     "read_upstream": ("upstream_keys",),
     "make_upstreams": ("upstream_keys",),
     "make_tracer": ("traces",),

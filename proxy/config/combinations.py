@@ -19,7 +19,7 @@ from proxy.config.schemas import is_operation
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.model.values import Pointer
 from proxy.plugin import AddsKeys, RelaysRequests, SpeaksProtocol
-from proxy.plugins import find_plugins
+from proxy.plugins import find_plugins, list_keys
 
 # A parameter is a whole segment: `/tools/{tool}`, but not `/tools/get-{tool}`.
 PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -83,7 +83,7 @@ def check_route(context: Context, route: WrittenRoute) -> None:
     added = [
         plugin.check_route
         for plugin in find_plugins(AddsKeys)
-        if not written.isdisjoint(plugin.list_keys())
+        if not written.isdisjoint(list_keys(plugin))
         or (isinstance(plugin, SpeaksProtocol) and plugin.protocol == route.protocol)
     ]
     for check in (*CHECKS, *added):

@@ -14,7 +14,7 @@ from proxy.config.mistakes import Mistake
 from proxy.config.model import RouteEntry, UpstreamConfig
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.plugin import AddsKeys
-from proxy.plugins import find_plugins
+from proxy.plugins import find_plugins, list_keys
 
 
 @dataclass(slots=True)
@@ -101,5 +101,5 @@ def check_added_keys(context: Context, routes: tuple[RouteEntry, ...]) -> None:
             for each in (layer, *listed):
                 used.update(each, each["limits"] if isinstance(each.get("limits"), dict) else ())
     for plugin in find_plugins(AddsKeys):
-        if not used.isdisjoint(plugin.list_keys()):
+        if not used.isdisjoint(list_keys(plugin)):
             plugin.check_keys(context, routes)

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from proxy.plugin import AddsKeys, AddsVerbs, HostsProcess, KeepsState, ObservesCalls, Plugin, RelaysRequests
-from proxy.plugins import list_plugins
+from proxy.plugin import AddsVerbs, HostsProcess, KeepsState, ObservesCalls, Plugin
+from proxy.plugins import list_keys, list_plugins
 
 pytestmark = pytest.mark.locks
 
@@ -156,9 +156,7 @@ def test_rejects_a_verb_or_key_of_what_is_gone(rest: Path, taken: Plugin) -> Non
     for verb in taken.verbs if isinstance(taken, AddsVerbs) else ():
         done = run(rest, "-m", "proxy", verb)
         assert (2, True) == (done.returncode, f"there is no verb {verb!r}" in done.stderr), done.stderr
-    keys = [*taken.list_keys()] if isinstance(taken, AddsKeys) else []
-    keys += [taken.relay_key] if isinstance(taken, RelaysRequests) else []
-    lines = [f"{key}: {{}}" for key in keys]
+    lines = [f"{key}: {{}}" for key in list_keys(taken)]
     lines += ["workers: 2"] if isinstance(taken, HostsProcess) and taken.runs_workers else []
     lines += ["telemetry: {traces: otlp}"] if isinstance(taken, ObservesCalls) and taken.traces else []
     if isinstance(taken, KeepsState):

@@ -12,9 +12,10 @@ from collections.abc import Container
 from functools import reduce
 from typing import Final
 
+from proxy.config.keys.kinds import Kind
 from proxy.config.keys.section_keys import CONFIG
 from proxy.core.model.values import JsonValue
-from proxy.plugins import find_folder, list_plugins
+from proxy.plugins import find_folder, list_keys, list_plugins
 
 SCHEMA_FILE: Final = "config.schema.json"
 META: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -23,8 +24,16 @@ META: Final = "https://json-schema.org/draft/2020-12/schema"
 def load_published_schema(used: Container[str] | None = None) -> JsonValue:
     """The JSON Schema of the config file, without keys of the main job that are not `used`. It is made again each time,
     so that a serving process does not keep its 700 KB."""
+    named = (plugin for plugin in list_plugins() if used is None or any(map(used.__contains__, list_keys(plugin))))
+    declared = [part for plugin in named for part in plugin.declare_keys().items()]
+    kinds: dict[str, Kind] = {}
+    for kind in (CONFIG, *(kind for _, kind in declared)):
+        kind.find_named(kinds)
     own = {"$schema": META, **CONFIG.write_schema(used)}
-    own["$defs"] = {name: kind.write_schema(used) for name, kind in CONFIG.find_named({}).items()}
+    own["$defs"] = {name: kind.write_schema(used) for name, kind in kinds.items()}
+    for place, kind in declared:
+        if (holder := own["$defs"].get(place) or own["properties"].get(place) if place else own) is not None:
+            holder["properties"] = merge_parts(holder["properties"], kind.write_schema(used)["properties"])
     files = (find_folder(plugin) / SCHEMA_FILE for plugin in list_plugins())
     parts = (json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file())
     return reduce(merge_parts, parts, own)

@@ -180,6 +180,15 @@ def _read_whole(value: JsonValue) -> int:
     return value if isinstance(value, int) else int(make_decimal(value))
 
 
+def decimal(scale: float = 1.0, **facts: JsonValue) -> Kind:
+    """A number that may have a fraction. Its value is the written one divided by `scale`, which is 100 for percent."""
+
+    def write(usual: float) -> JsonValue:
+        return int(shown) if (shown := round(usual * scale, 6)).is_integer() else shown
+
+    return Kind({"type": "number"} | spell(facts), lambda value: float(make_decimal(value)) / scale, write)
+
+
 def choice(*words: JsonValue, **facts: JsonValue) -> Kind:
     """Returns the kind of a choice of words; False means `off`."""
     return Kind({"enum": [*words]} | spell(facts), lambda value: "off" if value is False else reveal(value))
@@ -230,44 +239,37 @@ def _write_seconds(value: float) -> JsonValue:
     return f"{value * 1000:g}ms" if 0 < value < 1 else _write_measure(_TIMES, value)
 
 
-DURATION: Final = Kind(
-    {
-        "title": "Duration",
-        "description": "A time: `500ms`, `30s`, `5m`, `2h`, or a plain number of seconds.",
-        "type": ["string", "number"],
-        "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$",
-        "minimum": 0,
-        "x-expects": "a time such as 30s, 500ms or 5m, or a number of seconds",
-    },
-    read_seconds,
-    _write_seconds,
+def _measure(name: str, title: str, text: str, read: Callable[[Any], float], **facts: JsonValue) -> Kind:
+    described: dict[str, JsonValue] = {"title": title, "description": text, "type": ["string", "number"]}
+    return Kind(described | spell(facts), read, _write_seconds, name)
+
+
+DURATION: Final = _measure(
     "duration",
-)
-TIME_LIMIT: Final = Kind(
-    {
-        "title": "Limit of time",
-        "description": "A time as in `duration`, or `off` for none.",
-        "type": ["string", "number"],
-        "pattern": r"^(off|[0-9]+(\.[0-9]+)?(ms|s|m|h))$",
-        "minimum": 0,
-        "x-expects": "a time such as 30s or 5m, a number of seconds, or off",
-    },
-    read_time_limit,
-    _write_seconds,
-    "time_limit",
-)
-LENGTH: Final = Kind(
-    {
-        "title": "Length of time",
-        "description": "A time that is not nothing: `500ms`, `30s`, `5m`, `2h`, or a plain number of seconds.",
-        "type": ["string", "number"],
-        "pattern": r"^([0-9]*[1-9][0-9]*(\.[0-9]+)?|0+\.[0-9]*[1-9][0-9]*)(ms|s|m|h)$",
-        "exclusiveMinimum": 0,
-        "x-expects": "a time above 0 such as 30s, 500ms or 5m, or a number of seconds",
-    },
+    "Duration",
+    "A time: `500ms`, `30s`, `5m`, `2h`, or a plain number of seconds.",
     read_seconds,
-    _write_seconds,
+    pattern=r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$",
+    minimum=0,
+    x_expects="a time such as 30s, 500ms or 5m, or a number of seconds",
+)
+TIME_LIMIT: Final = _measure(
+    "time_limit",
+    "Limit of time",
+    "A time as in `duration`, or `off` for none.",
+    read_time_limit,
+    pattern=r"^(off|[0-9]+(\.[0-9]+)?(ms|s|m|h))$",
+    minimum=0,
+    x_expects="a time such as 30s or 5m, a number of seconds, or off",
+)
+LENGTH: Final = _measure(
     "length",
+    "Length of time",
+    "A time that is not nothing: `500ms`, `30s`, `5m`, `2h`, or a plain number of seconds.",
+    read_seconds,
+    pattern=r"^([0-9]*[1-9][0-9]*(\.[0-9]+)?|0+\.[0-9]*[1-9][0-9]*)(ms|s|m|h)$",
+    exclusiveMinimum=0,
+    x_expects="a time above 0 such as 30s, 500ms or 5m, or a number of seconds",
 )
 SIZE: Final = Kind(
     {

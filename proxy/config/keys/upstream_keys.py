@@ -12,7 +12,7 @@ from proxy.config.keys.kinds import (
     SWITCH,
     WORD,
     ConfigKey,
-    Kind,
+    decimal,
     either,
     mapping,
     name_kind,
@@ -22,14 +22,9 @@ from proxy.config.keys.kinds import (
 from proxy.config.keys.policy_keys import HEADERS
 from proxy.config.model import UpstreamConfig, UpstreamTls
 from proxy.config.sections.units import read_switch
-from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue
 from proxy.core.tool_errors.backoff import BudgetPolicy
 from proxy.core.tool_errors.circuit_breaker import BreakerPolicy, ConcurrencyPolicy, GuardPolicy
-
-
-def _read_number(value: JsonValue) -> float:
-    return float(make_decimal(value))
 
 
 def _read_breaker(value: JsonValue) -> BreakerPolicy | None:
@@ -48,15 +43,7 @@ _BREAKER: Final = mapping(
     ConfigKey("failures", _LIMIT, "Failures in a row that open it: no answer, or 5xx but 501 and 505."),
     ConfigKey(
         "percent",
-        Kind(
-            {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "maximum": 100,
-                "x-expects": "a percentage above 0 and at most 100",
-            },
-            lambda value: _read_number(value) / 100,
-        ),
+        decimal(100.0, exclusiveMinimum=0, maximum=100, x_expects="a percentage above 0 and at most 100"),
         "The percentage of failures that opens it too. Default: none.",
         field="ratio",
     ),
@@ -79,17 +66,13 @@ _BUDGET: Final = mapping(
     BudgetPolicy,
     ConfigKey(
         "percent",
-        Kind(
-            {"type": "number", "minimum": 0, "maximum": 1000, "x-expects": "a percentage of at most 1000"},
-            lambda value: _read_number(value) / 100,
-            lambda ratio: round(100 * ratio),
-        ),
+        decimal(100.0, minimum=0, maximum=1000, x_expects="a percentage of at most 1000"),
         "Resends for every hundred requests.",
         field="ratio",
     ),
     ConfigKey(
         "per_second",
-        Kind({"type": "number", "minimum": 0}, _read_number, round),
+        decimal(minimum=0),
         "Resends per second whatever the traffic.",
     ),
 )

@@ -13,13 +13,19 @@ if TYPE_CHECKING:
 
     from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
     from proxy.cli.options import CommandParser
+    from proxy.config.keys.kinds import Kind
     from proxy.config.load import Loaded
     from proxy.config.model import Config
     from proxy.core.contract.policy import ToolPolicy
     from proxy.extensions.second_judge.second_judges import SecondJudges
     from proxy.interfaces import Services
-    from proxy.plugin import CheckedCall, Context, Files, Log, MetricRow, Metrics, Upstreams
+    from proxy.plugin import CheckedCall, Log, MetricRow, Metrics
 
+_JUDGED: Final = (
+    "Calls that jsonschema or fastjsonschema judge too (docs/engine.md). `sampled`: a few of those forwarded, "
+    "alongside; disagreement is logged, counted and alerted. `always`: every call before it goes, and one not "
+    "confirmed is refused; `off`: none."
+)
 _SECOND_OPINION: Final = """
 --second-opinion validates the examples and defaults of each tool's schema, and values made from it, by jsonschema or
 fastjsonschema as well (docs/engine.md). It prints each value on which they differ, with the place of the keyword.
@@ -33,6 +39,12 @@ class SecondJudgePlugin(ExtendsCalls, ExtendsVerbs):
     adds = "checks of accepted calls by jsonschema and fastjsonschema: of samples, or of all before they are sent"
     sections = ("second_judge",)
     always = True
+
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.config.keys.kinds import ConfigKey, choice, mapping
+
+        judged = ConfigKey("second_judge", choice("off", "sampled", "always"), _JUDGED, default="sampled")
+        return {"": mapping(None, judged)}
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.second_judge.second_judges import METRICS
@@ -49,11 +61,6 @@ class SecondJudgePlugin(ExtendsCalls, ExtendsVerbs):
 
         what = "Two validators judge a value by a tool's schema differently."
         return {"second-opinion": CheckFlag("differences", "second-opinion", what, _compare_judges)}
-
-    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> str:
-        from proxy.config.files.secrets import reveal
-
-        return reveal(context.structure.entry(key))
 
     def make_services(self, services: Services, log: Log, metrics: Metrics) -> LateJudges:
         return LateJudges(log, metrics)
