@@ -152,6 +152,7 @@ _NEEDED_WITH: Final = {
     "read_upstream": ("upstream_keys",),
     "make_upstreams": ("upstream_keys",),
     "make_tracer": ("traces",),
+    "run_workers": ("runs_workers",),
 }
 
 
