@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.options import add_header_option
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -41,7 +41,6 @@ def register(subparsers: Any) -> None:
         help="approve the current definitions of tools",
         description="Writes the definitions of HTTP operations and of the tools that MCP servers list.",
         epilog=_EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("config", metavar="CONFIG", help="the config file, such as config.yaml")
     verb.add_argument("--route", metavar="NAME", action="append", default=[], help="only this route, may be repeated")

@@ -15,7 +15,6 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from proxy.cli.drain import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
-from proxy.cli.options import HelpText
 from proxy.config.mistakes import suggest_remark
 from proxy.telemetry.console_log import format_call
 
@@ -59,7 +58,6 @@ def register(subparsers: Any) -> None:
         help="show the last calls of a running proxy, or follow them",
         description="Show the last calls of a running proxy, one line each, from its operator's port.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("-f", "--follow", action="store_true", help="also show new calls, until Ctrl-C")
     for name, (metavar, explanation) in FILTERS.items():

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy import __version__
-from proxy.cli.options import HelpText
 
 if TYPE_CHECKING:
     from proxy.extensions.kubernetes.manifest_text import ManifestDocument
@@ -54,7 +53,6 @@ def register(subparsers: Any) -> None:
         help="add the sidecar to Kubernetes manifests",
         description="Adds the proxy to the pods of manifests as a native sidecar, and leads their Services to it.",
         epilog=_EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("-f", "--filename", metavar="FILE", action="append", default=[], help="manifests (default: -)")
     verb.add_argument("-c", "--config", metavar="FILE", help="the proxy's config, as the pod serves it")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from proxy.cli.options import CommandParser, HelpText
+from proxy.cli.options import CommandParser
 from proxy.cli.serve import describe_moved, make_link, open_console
 from proxy.core.model.value_class import value_class
 
@@ -103,7 +103,6 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
         description="Starts the bundled sample tools and the proxy in front of them, prints calls to paste, and serves "
         "until Ctrl-C.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("--config", metavar="CONFIG", type=Path, help="another config than the bundled example")
 

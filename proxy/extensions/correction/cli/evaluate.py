@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from proxy.cli.options import CommandParser, HelpText
+from proxy.cli.options import CommandParser
 from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
 from proxy.plugins import list_plugins
@@ -85,7 +85,6 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
         help="measure the benefit of repairs and corrections",
         description="Sends a set of calls through repairs and corrections, and prints the share of right calls.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("--endpoint", metavar="URL", help="the model endpoint, such as http://127.0.0.1:11434/v1")
     verb.add_argument("--model", metavar="NAME", default="", help="the model's name there")

@@ -6,8 +6,6 @@ import argparse
 import sys
 from typing import Final
 
-from proxy.cli.options import HelpText
-
 EPILOG: Final = """\
 examples:
   toolcall-proxy export --config config.yaml --format openai > tools.json
@@ -33,7 +31,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="print your tools as OpenAI, Anthropic, Gemini or MCP definitions",
         description="Prints the tools of a config in a vendor's format.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="the vendor")

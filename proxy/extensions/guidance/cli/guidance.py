@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from proxy.cli.options import HelpText
-
 if TYPE_CHECKING:
     from proxy.config.model import Config, ToolConfig
     from proxy.core.contract.policy import ToolPolicy
@@ -101,7 +99,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="print prompt text that helps models call your tools",
         description="Prints the text that a model should read before it calls the tools of a config.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument(

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import HelpText
-
 if TYPE_CHECKING:
     from proxy.extensions.mcp.importing.client_files import ClientFile
 
@@ -38,7 +36,6 @@ def register(subparsers: Any) -> None:
         description="Edits the config of an MCP client, so that the proxy is in front of its servers. Everything else "
         "in the file stays unchanged, and a copy is kept next to it.",
         epilog=_EPILOG,
-        formatter_class=HelpText,
     )
     add_client_arguments(parser)
 

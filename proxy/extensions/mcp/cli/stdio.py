@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.options import HelpText, add_header_option, add_timeout_option, read_header
+from proxy.cli.options import add_header_option, add_timeout_option, read_header
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -55,7 +55,6 @@ def register(subparsers: Any) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="toolcall-proxy stdio [--config FILE [--route PATH] | --url URL | [--] COMMAND ARGUMENT ...]",
-        formatter_class=HelpText,
     )
     parser.add_argument(
         "command",

@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import Any, Final
 
-from proxy.cli.options import HelpText
 from proxy.extensions.mcp.cli.install import EXIT_NOTHING, EXIT_PROBLEM, add_client_arguments, read_chosen_file
 
 _EPILOG: Final = """\
@@ -27,7 +26,6 @@ def register(subparsers: Any) -> None:
         help="undo `install`",
         description="Removes the proxy from the config of an MCP client.",
         epilog=_EPILOG,
-        formatter_class=HelpText,
     )
     add_client_arguments(parser)
 

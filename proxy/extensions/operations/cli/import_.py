@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import HelpText, add_header_option
+from proxy.cli.options import add_header_option
 from proxy.extensions.operations.importing import list_import_kinds
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ def register(subparsers: Any) -> None:
         description="Reads an OpenAPI description, or an MCP server's list of tools. Writes config.yaml, a schema "
         "for each tool below schemas/, and imported.json, which `check --live` compares with.",
         epilog=_EPILOG,
-        formatter_class=HelpText,
     )
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
     for kind in list_import_kinds().values():

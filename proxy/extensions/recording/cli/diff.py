@@ -13,7 +13,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli.check_formats import print_unusable
-from proxy.cli.options import HelpText
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, load_tools, open_input
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="compare two configs on recorded calls",
         description="Show the recorded calls that a changed config validates with another result.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("old", metavar="OLD", help="the config in use")
     verb.add_argument("new", metavar="NEW", help="the changed config")

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.options import HelpText
 from proxy.core.model.value_class import value_class
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, ReplayInput, load_tools, open_input
 from proxy.plugin import ExtendsVerbs
@@ -71,7 +70,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="validate recorded calls, one JSON line each",
         description="Validates recorded calls, each with its schema, and prints one line of JSON for each.",
         epilog=EPILOG,
-        formatter_class=HelpText,
     )
     verb.add_argument("cases", metavar="CASES.jsonl", help="the calls, also gzipped; - for standard input")
     verb.add_argument("--level", choices=LEVELS, default="standard", help="the repair level (default: standard)")
