@@ -9,6 +9,7 @@ from proxy.adapters.base import CallShape
 from proxy.config.combinations import PARAMETER, WrittenRoute, check_route, find_protocol
 from proxy.config.context import Context
 from proxy.config.files.secrets import restore_written, reveal
+from proxy.config.keys.route_keys import DISPATCH
 from proxy.config.mistakes import DROP_ONE, join_words, suggest_word
 from proxy.config.model import LeftOutEntry, ListedRoute, PluginSettings, Policy, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import check_auth, make_repair_policy, merge_layers
@@ -16,7 +17,6 @@ from proxy.config.sections.top_level import NO_UPSTREAM, read_headers
 from proxy.config.sections.units import read_switch
 from proxy.config.tools import NO_SCHEMA, ToolReader, check_policy, is_tool_defined
 from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, RequestForm
-from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.value_class import share
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
@@ -302,11 +302,7 @@ def _make_shape(route: WrittenRoute, policy: Policy, tools: dict[str, ToolConfig
     rules = TEXT_RULES | {_EMPTY} if is_operation else TEXT_RULES
     made: dict[str, Any] = {"text_repairs": share(rules.intersection(*allowed))} if allowed else {}
     if "dispatch" in route.entry:
-        value = route.entry["dispatch"]
-        pointers = [key for key in ("tool", "arguments", "call_id") if key in value]
-        made |= {f"{key}_pointer": parse_pointer(reveal(value[key])) for key in pointers}
-        if "arguments_encoding" in value:
-            made["arguments_encoding"] = reveal(value["arguments_encoding"])
+        made |= DISPATCH.read(route.entry["dispatch"])
     elif "tool" in route.entry:
         made["tool"] = reveal(route.entry["tool"])
     elif "tool" in route.parameters:

@@ -307,6 +307,8 @@ HEADER_NAME: Final = name_kind("header_name", "Header name", text(pattern=HEADER
 TOOL_PATTERN: Final = r"^[^\s{}]{1,128}$"
 A_TOOL: Final = "a tool's name, without spaces"
 TOOL_NAME: Final = name_kind("tool_name", "Tool name", text(pattern=TOOL_PATTERN, x_expects=A_TOOL))
+A_PATH: Final = "a path that starts with / and has no query"
+PATH: Final = text(pattern=r"^/[^?#\s]*$", x_expects=A_PATH)
 # A text that says nothing of itself in messages.
 WORD: Final = text(minLength=1)
 SOME_TEXT: Final = text(minLength=1, x_expects="text that is not empty")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
+from proxy.adapters.base import CallShape
+from proxy.config.files.secrets import reveal
 from proxy.config.keys.kinds import (
+    A_PATH,
+    PATH,
     POINTER,
     SOME_TEXT,
     SWITCH,
@@ -20,6 +25,7 @@ from proxy.config.keys.kinds import (
 )
 from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.core.contract.request_rules import QueryPolicy
+from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import Container
 
 
@@ -121,20 +127,21 @@ TOOL: Final = name_kind(
     "One tool: its schema and what differs from the defaults for it.",
 )
 
-_PATH: Final = r"^/[^?#\s]*$"
-A_PATH: Final = "a path that starts with / and has no query"
+UPSTREAM_PATH: Final = text(pattern=PATH.facts["pattern"], x_expects=f"{A_PATH}, which belongs to the upstream's url")
 _METHOD: Final = choice("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_DISPATCH: Final = mapping(
-    None,
-    ConfigKey("tool", POINTER, "The place of the tool's name."),
-    ConfigKey("arguments", POINTER, "The place of the arguments."),
-    ConfigKey("call_id", POINTER, "The place of the call's id. Default: the header X-Tool-Call-Id, or a new id."),
+_PLACE: Final = replace(POINTER, read=lambda at: parse_pointer(reveal(at)))
+_CALL_ID: Final = "The place of the call's id. Default: the header X-Tool-Call-Id, or a new id."
+DISPATCH: Final = mapping(
+    CallShape,
+    ConfigKey("tool", _PLACE, "The place of the tool's name.", field="tool_pointer"),
+    ConfigKey("arguments", _PLACE, "The place of the arguments.", field="arguments_pointer"),
+    ConfigKey("call_id", _PLACE, _CALL_ID, field="call_id_pointer"),
     ConfigKey(
         "arguments_encoding",
         choice("json", "json_string"),
         "`json`: arguments are JSON in the body; `json_string`: JSON text in a string, as OpenAI clients send them.",
-        default="json",
     ),
+    make=dict,
     required=["tool", "arguments"],
 )
 _YES: Final = Kind({"type": "boolean"})
@@ -145,11 +152,7 @@ ROUTE: Final = name_kind(
     mapping(
         None,
         ConfigKey("name", SOME_TEXT, "The route's name in logs and metrics. Default: its path."),
-        ConfigKey(
-            "path",
-            text(pattern=_PATH, x_expects=A_PATH),
-            "The path, exact or with whole segments in braces: `/tools/weather`, `/tools/{tool}`.",
-        ),
+        ConfigKey("path", PATH, "The path, exact or with whole segments in braces: `/tools/weather`, `/tools/{tool}`."),
         ConfigKey(
             "methods",
             list_of(_METHOD, minItems=1, uniqueItems=True),
@@ -159,7 +162,7 @@ ROUTE: Final = name_kind(
         ConfigKey("upstream", SOME_TEXT, "An upstream's name, or `none`: answers the checked arguments."),
         ConfigKey(
             "upstream_path",
-            text(pattern=_PATH, x_expects=f"{A_PATH}, which belongs to the upstream's url"),
+            UPSTREAM_PATH,
             "The path sent upstream, which may hold `{tool}` and the path's parameters. Default: the route's path.",
         ),
         ConfigKey("tool", TOOL_NAME, "The one tool called here."),
@@ -169,7 +172,7 @@ ROUTE: Final = name_kind(
             "The catalogue's tools that may be called here. Default: all.",
         ),
         ConfigKey(
-            "dispatch", _DISPATCH, "The body names the tool: the places of the name, the arguments and the call's id."
+            "dispatch", DISPATCH, "The body names the tool: the places of the name, the arguments and the call's id."
         ),
         ConfigKey("passthrough", _YES, "Relays everything without validation.", default=False),
         ConfigKey("relay", _YES, "The same as `passthrough`.", default=False),

@@ -7,6 +7,7 @@ from typing import Final
 
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.keys.kinds import (
+    A_PATH,
     A_TOOL,
     DURATION,
     SAME_OWNER,
@@ -26,7 +27,7 @@ from proxy.config.keys.kinds import (
     table_of,
     text,
 )
-from proxy.config.keys.route_keys import A_PATH, ROUTE, TOOL, list_policy_keys
+from proxy.config.keys.route_keys import ROUTE, TOOL, list_policy_keys
 from proxy.config.keys.upstream_keys import UPSTREAM
 from proxy.config.model import Address, AdminConfig, Config, HookEntry, Listen, ServerTls, StateConfig, Telemetry
 from proxy.state import STORES

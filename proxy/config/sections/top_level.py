@@ -193,10 +193,8 @@ def read_single_keys(context: Context) -> dict[str, Any]:
 def _read_hooks(context: Context) -> tuple[HookEntry, ...]:
     """Reads the hooks in their order. Loading them happens elsewhere, and reports its own mistakes."""
     entries = context.structure.entry("hooks")
-    found = []
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if not isinstance(entry, dict) or "use" not in entry:
-            continue
-        at = context.source.places.at(("hooks", index))
-        found.append(HookEntry(**HOOK.read(entry), at=at))
-    return tuple(found)
+    return tuple(
+        HookEntry(**HOOK.read(entry), at=context.source.places.at(("hooks", index)))
+        for index, entry in enumerate(entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict) and "use" in entry
+    )

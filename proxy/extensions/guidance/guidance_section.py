@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, Final, Literal
+from dataclasses import field, replace
+from typing import Final, Literal
 
 from proxy.config.context import Context, read_named_text
-from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
+from proxy.config.keys.kinds import PATH, SOME_TEXT, SWITCH, ConfigKey, choice, mapping, number
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, UpstreamConfig
-from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.decide import decide
 from proxy.core.display.graphemes import find_placeholders
@@ -34,21 +33,46 @@ class Guidance:
     template: str = field(default="", repr=False)
 
 
+GUIDANCE: Final = mapping(
+    Guidance,
+    ConfigKey(
+        "dynamic_state",
+        SWITCH,
+        "Tells a conversation's calls, caps and attempts to whoever names it. The ReAct header stays either way.",
+    ),
+    ConfigKey("max_chars", number(minimum=1000, maximum=1_000_000), "The longest guidance, in characters."),
+    ConfigKey(
+        "serve",
+        PATH,
+        "The path of guidance on the port of calls, for the routes an agent may use and with its conversation's state. "
+        "A route of that path goes first. Default: not served there.",
+        default=None,
+    ),
+    ConfigKey(
+        "mcp",
+        choice("off", "instructions", "descriptions"),
+        "Adds it for MCP clients. `instructions`: the whole text, after the server's in `initialize` "
+        "(`server/discover`). `descriptions`: for each listed tool its arguments with right and wrong calls, at most "
+        "`max_chars` characters in all. Messages are otherwise unchanged.",
+    ),
+    ConfigKey(
+        "template",
+        SOME_TEXT,
+        "A file with your text around `{{header}}`, `{{type_rules}}`, `{{state}}` and `{{tools}}`; the first and last "
+        "are required. Default: the parts in that order.",
+        default=None,
+    ),
+)
+_DESCRIPTION: Final = "The text that agents read before they call (docs/guidance.md)."
+KEYS: Final = {"": mapping(None, ConfigKey("guidance", GUIDANCE, _DESCRIPTION))}
+
+
 def read_guidance(context: Context, files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> Guidance:
     """Reads the settings of the text that agents read before they call; reports a template that cannot be used."""
-    written = context.mapping("guidance")
-    made: dict[str, Any] = {"max_chars": written["max_chars"]} if "max_chars" in written else {}
-    if "dynamic_state" in written:
-        made["dynamic_state"] = read_switch(written["dynamic_state"])
-    if "serve" in written:
-        made["serve"] = reveal(written["serve"])
-    if "mcp" in written:
-        made["mcp"] = "off" if written["mcp"] is False else reveal(written["mcp"])
-    if "template" in written:
-        text = read_named_text(context, files, _TEMPLATE, written["template"])
-        if text is not None and _is_usable_template(context, text):
-            made["template"] = text
-    return Guidance(**made)
+    made: Guidance = GUIDANCE.read(context.mapping("guidance"))
+    name = context.structure.entry(*_TEMPLATE)
+    text = read_named_text(context, files, _TEMPLATE, name) if name is not None else None
+    return replace(made, template=text if text is not None and _is_usable_template(context, text) else "")
 
 
 def _is_usable_template(context: Context, text: str) -> bool:

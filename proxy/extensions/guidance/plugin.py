@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ExtendsCalls, Verb
 
 if TYPE_CHECKING:
+    from proxy.config.keys.kinds import Kind
     from proxy.extensions.guidance.guidance_section import Guidance
     from proxy.plugin import AnswerPath, Config, Context, Files, Page, PageRequest, Serving, ToolTexts, Upstreams
 
@@ -21,6 +22,11 @@ class GuidancePlugin(AddsVerbs, AddsPages, ExtendsCalls):
     verbs = ("guidance", "export")
     sections = ("guidance",)
     pages: ClassVar = {"/-/guidance": AddedPage()}
+
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.guidance.guidance_section import KEYS
+
+        return KEYS
 
     def load_verb(self, verb: str) -> Verb:
         from proxy.extensions.guidance.cli import export, guidance
