@@ -186,18 +186,13 @@ def _check_schemas(context: Context, at: Pointer, key: str, rules: JsonValue) ->
             context.mistake((*place, *found.path), found.message, found.hint, key=True)
 
 
-def _place(at: Pointer, written: Mapping[str, JsonValue], key: str) -> Pointer:
-    """The place of a route's key: at the route, or else among the defaults."""
-    return (*at, key) if key in written else ("defaults", key)
-
-
 def _check_jwt(
     context: Context, settings: AccessSettings, at: Pointer, written: Mapping[str, JsonValue], route: RouteEntry
 ) -> None:
     jwt = route.policy.added.get("jwt")
     if not isinstance(jwt, JwtSettings):
         return
-    place, known = _place(at, written, "jwt"), tuple(settings.issuers)
+    place, known = (*at, "jwt") if "jwt" in written else ("defaults", "jwt"), tuple(settings.issuers)
     if not known:
         hint = "add `access: {issuers: {NAME: {issuer: URL, audience: NAME}}}`"
         context.mistake(place, f"route {route.name!r} takes signed tokens, and no issuer is known", hint, key=True)

@@ -94,7 +94,9 @@ class RouteAdmission:
         return self._conclude(await judging, certificate)
 
     def _conclude(self, judged: Judgement, certificate: frozenset[str]) -> Admitted | AccessDenied:
-        if isinstance(judged, TokenAccepted) and not self._takes(judged.issuer):
+        if isinstance(judged, TokenAccepted) and not (
+            self.jwt and (not self.jwt.issuers or judged.issuer in self.jwt.issuers)
+        ):
             judged = TokenRefused(_NOT_ITS)
         match judged:
             case TokenAccepted(issuer, claims):
@@ -105,9 +107,6 @@ class RouteAdmission:
             case KeysUnavailable(seconds):
                 wait = (("Retry-After", str(math.ceil(seconds))),)
                 return AccessDenied(codes.TOKEN_UNCHECKED, codes.TOKEN_UNCHECKED.meaning, wait)
-
-    def _takes(self, issuer: str) -> bool:
-        return self.jwt is not None and (not self.jwt.issuers or issuer in self.jwt.issuers)
 
     def _ask(self, message: str, error: str = "", reason: str = "") -> AccessDenied:
         """The challenge of RFC 6750 section 3, with the place of the metadata (RFC 9728 section 5.1)."""

@@ -128,7 +128,9 @@ def _flatten(attempt: FailedAttempt) -> tuple[str | int, ...]:
 
 def reserve(key: bytes, limit: int, ttl: float) -> Operation[int | None]:
     """Takes a slot of a call cap."""
-    return Operation(scripts.RESERVE, key, (limit, _to_milliseconds(ttl)), _number_or_none)
+    return Operation(
+        scripts.RESERVE, key, (limit, _to_milliseconds(ttl)), lambda reply: None if reply is None else int(reply)
+    )
 
 
 def release(key: bytes) -> Operation[int]:
@@ -184,10 +186,6 @@ def _unpack_attempt(value: bytes) -> FailedAttempt:
 def _to_milliseconds(seconds: float) -> int:
     """Converts seconds; at least 1, because a key without a time to live would stay for ever, and 0 is an error."""
     return max(1, math.ceil(seconds * 1000))
-
-
-def _number_or_none(reply: Any) -> int | None:
-    return None if reply is None else int(reply)
 
 
 def _ignore_reply(_reply: Any) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,10 +77,11 @@ def read_joined(context: Context, route: WrittenRoute) -> JoinedServers | None:
     servers = tuple(_read_server(reveal(name), entry) for name, entry in written.items())
     for name, server in zip(written, servers, strict=True):
         _check_upstream(context, (*at, name), server, written[name])
-    for one, other in _find_ambiguous(servers):
-        message = f"the prefix {one.prefix!r} begins {other.prefix!r}, the one of server {other.name!r}"
-        hint = "names could be read both ways: say `prefix` for one of them"
-        context.mistake((*at, one.name), message, hint, key=True)
+    for one, other in permutations(servers, 2):
+        if other.prefix.startswith(one.prefix):
+            message = f"the prefix {one.prefix!r} begins {other.prefix!r}, the one of server {other.name!r}"
+            hint = "names could be read both ways: say `prefix` for one of them"
+            context.mistake((*at, one.name), message, hint, key=True)
     prefixes = ((one.prefix, f"the prefix {one.prefix!r} of server {one.name!r}") for one in servers)
     note_refused_names(context, route.name, prefixes)
     mcp_keys: Written = route.entry.get("mcp", {})
@@ -119,13 +121,6 @@ def _check_upstream(context: Context, at: tuple[str | int, ...], server: ServerE
     if is_command and isinstance(written, dict) and "upstream_path" in written:
         message = "`upstream_path` has no effect: a command has no paths"
         context.mistake((*at, "upstream_path"), message, "drop it", key=True)
-
-
-def _find_ambiguous(servers: tuple[ServerEntry, ...]) -> Iterator[tuple[ServerEntry, ServerEntry]]:
-    for one in servers:
-        for other in servers:
-            if one is not other and other.prefix.startswith(one.prefix):
-                yield one, other
 
 
 def name_joined(route: WrittenRoute) -> str:

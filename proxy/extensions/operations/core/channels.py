@@ -268,12 +268,10 @@ def _find_foreign_names(
     for key in given:
         if declared.place == "cookie" and not is_token(key):
             yield _foreign_name(argument, key, "cannot be the name of a cookie")
-        elif (match := _find_taken(declared.place, key, taken)) is not None:
+            continue
+        match = taken.get(fold_name(key)) if declared.place == "cookie" else find_declared(key, taken)
+        if match is not None:
             yield _foreign_name(argument, key, f"would be read as the parameter '{match}'")
-
-
-def _find_taken(place: str, key: str, taken: Mapping[str, str]) -> str | None:
-    return taken.get(fold_name(key)) if place == "cookie" else find_declared(key, taken)
 
 
 def _foreign_name(argument: HttpArgument, key: str, why: str) -> Violation:

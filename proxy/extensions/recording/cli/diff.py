@@ -200,8 +200,8 @@ def _write_markdown(found: ComparisonCounts) -> str:
     return "\n".join(lines)
 
 
-def _write_json(found: ComparisonCounts) -> str:
-    return json.dumps(found.show(_FEW), ensure_ascii=False)
-
-
-_FORMATS: Final[Mapping[str, Any]] = {"text": _write_text, "json": _write_json, "markdown": _write_markdown}
+_FORMATS: Final[Mapping[str, Any]] = {
+    "text": _write_text,
+    "json": lambda found: json.dumps(found.show(_FEW), ensure_ascii=False),
+    "markdown": _write_markdown,
+}
