@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Final, Literal
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
-from proxy.config.sections.units import read_seconds, read_size
+from proxy.config.keys.kinds import DURATION, SIZE, ConfigKey, choice, mapping, number
 from proxy.core.model.value_class import value_class
-
-if TYPE_CHECKING:
-    from proxy.plugin import WrittenRoute
 
 
 @value_class
@@ -30,15 +25,36 @@ class ModelSettings:
     max_answer: int = 4 * 1024 * 1024
 
 
-def read_model(context: Context, route: WrittenRoute) -> ModelSettings:
-    """Reads the key of one route."""
-    written = context.mapping(*route.at, "model")
-    sizes = {key: read_size(written[key]) for key in ("max_request", "max_answer") if key in written}
-    made: dict[str, Any] = {**sizes, **{key: written[key] for key in ("retries", "retry_tokens") if key in written}}
-    if "retry_deadline" in written:
-        made["retry_deadline"] = read_seconds(written["retry_deadline"])
-    if "mode" in written:
-        made["mode"] = reveal(written["mode"])
-    if "text_calls" in written:
-        made["text_calls"] = "off" if written["text_calls"] is False else reveal(written["text_calls"])
-    return ModelSettings(**made)
+MODEL: Final = mapping(
+    ModelSettings,
+    ConfigKey(
+        "text_calls",
+        choice("off", "leaked", "json", False),
+        "Tool calls that a server leaves in a model's text. `off`: they stay text. `leaked`: they become calls if the "
+        "answer is only a model's markup. `json`: also if it is a JSON object with `name` and `arguments`.",
+    ),
+    ConfigKey(
+        "mode",
+        choice("pass", "refuse"),
+        "Handling of an answer whose calls stay invalid. `pass`: it passes, marked by `Tool-Error` if it is in one "
+        "piece. `refuse`: it is replaced by 502, or the API's error event ends a stream that has begun. `refuse` also "
+        "refuses requests (400) and answers (502) that cannot be read.",
+    ),
+    ConfigKey(
+        "retries", number(minimum=0, maximum=5), "The number of retries if a call of the model cannot be repaired."
+    ),
+    ConfigKey("retry_deadline", DURATION, "The time for asking again in one request."),
+    ConfigKey(
+        "retry_tokens",
+        number(minimum=0, maximum=10_000_000),
+        "The tokens that asking again may take in one request; a question is taken to cost what the last one did, one "
+        "without reported usage a token for each byte.",
+    ),
+    ConfigKey("max_request", SIZE, "A longer request is relayed unread, or refused in mode `refuse`."),
+    ConfigKey("max_answer", SIZE, "A longer answer is relayed unread, or refused in mode `refuse`."),
+)
+_DESCRIPTION: Final = (
+    "A model server (OpenAI or Anthropic): everything below the path is relayed, and the tool calls in its answers are "
+    "judged by the request's own tools and repaired."
+)
+KEYS: Final = {"route": mapping(None, ConfigKey("model", MODEL, _DESCRIPTION))}

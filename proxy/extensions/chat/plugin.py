@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from proxy.extensions.chat.config import ModelSettings
+    from proxy.config.keys.kinds import Kind
     from proxy.extensions.chat.server.model_relay import ModelRelay
-    from proxy.plugin import Adapter, Clock, Context, MetricRow, Reports, Serving, WrittenRoute
+    from proxy.plugin import Adapter, Clock, MetricRow, Reports, Serving
 
 
 class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
@@ -26,6 +26,11 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
     relay_key = "model"
     relay_policy_keys = ("repair", "null_optional", "unknown_keys", "leaked_markup", "feedback", "formats")
     adapters = ("model",)
+
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.chat.config import KEYS
+
+        return KEYS
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.chat.server.model_relay import METRICS
@@ -51,11 +56,6 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
     def list_evaluations(self) -> Mapping[str, Callable[[argparse.Namespace], int]]:
         """Side of `evaluate` -> what measures it."""
         return {"model": _evaluate}
-
-    def read_relay(self, context: Context, route: WrittenRoute) -> ModelSettings:
-        from proxy.extensions.chat.config import read_model
-
-        return read_model(context, route)
 
     def prepare(self) -> None:
         from proxy.extensions.chat.server import model_relay  # noqa: F401
