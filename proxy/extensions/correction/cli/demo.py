@@ -9,21 +9,23 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from proxy.cli.options import CommandParser
 from proxy.cli.serve import describe_moved, make_link, open_console
 from proxy.core.model.value_class import value_class
 
 if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
+
     from proxy.config.load import Loaded
     from proxy.config.model import Config
-    from proxy.extensions.correction.samples.model import ScriptedModel
-    from proxy.extensions.correction.samples.server import SampleServer
     from proxy.server import Serving
 
+_Server = TypeVar("_Server", bound="ThreadingHTTPServer")
 EXAMPLE: Final = "config.example.yaml"
 
 EPILOG: Final = """\
@@ -111,9 +113,12 @@ def run(args: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM and gives the exit code."""
     from proxy.config.load import load
     from proxy.config.mistakes import ConfigError
-    from proxy.extensions.correction.samples.server import run_server
+    from proxy.extensions.correction.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
+    from proxy.extensions.correction.samples.server import DEFAULT_PORT, SampleServer, run_server
 
-    with run_server(_start_tools()) as tools, run_server(_start_model()) as model:
+    sample = _start(SampleServer, DEFAULT_PORT, "sample tools listen")
+    scripted = _start(ScriptedModel, DEFAULT_MODEL_PORT, "scripted model listens")
+    with run_server(sample) as tools, run_server(scripted) as model:
         urls = {"SAMPLE_TOOLS_URL": tools.url, "SAMPLE_MODEL_URL": model.url}
         try:
             loaded = load(args.config or find_example_config(), {**os.environ, **urls})
@@ -133,27 +138,13 @@ def find_example_config() -> Path:
     return installed if installed.is_file() else package.parent / EXAMPLE
 
 
-def _start_tools() -> SampleServer:
-    """Starts the sample tools at their usual port, or at a free one."""
-    from proxy.extensions.correction.samples.server import DEFAULT_PORT, SampleServer
-
+def _start(make: Callable[[int], _Server], port: int, what: str) -> _Server:
+    """Starts a server at its usual port, or at a free one."""
     try:
-        return SampleServer(DEFAULT_PORT)
+        return make(port)
     except OSError:
-        server = SampleServer(0)
-        _say_taken(DEFAULT_PORT, "sample tools listen", server.server_port)
-        return server
-
-
-def _start_model() -> ScriptedModel:
-    """Starts the scripted model endpoint at its usual port, or at a free one."""
-    from proxy.extensions.correction.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
-
-    try:
-        return ScriptedModel(DEFAULT_MODEL_PORT)
-    except OSError:
-        server = ScriptedModel(0)
-        _say_taken(DEFAULT_MODEL_PORT, "scripted model listens", server.server_port)
+        server = make(0)
+        _say_taken(port, what, server.server_port)
         return server
 
 

@@ -123,15 +123,18 @@ def _replace_in_toml(text: str, place: tuple[str, ...], entries: Entries) -> str
 
 def _names_table(line: str, path: tuple[str, ...]) -> bool:
     """Returns whether a line begins the table at `path`: `[mcp_servers.NAME]`."""
-    if not _TABLE.match(line) or line.lstrip().startswith("[["):
-        return False
+    return bool(_TABLE.match(line)) and not line.lstrip().startswith("[[") and _read_head(line, path) == {}
+
+
+def _read_head(line: str, path: tuple[str, ...]) -> Any:
+    """What the head of a table alone says at a path; None if it says nothing."""
     try:
         found: Any = tomllib.loads(line)
     except ValueError:
-        return False
+        return None
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
-    return isinstance(found, dict) and not found
+    return found
 
 
 def write_toml_servers(text: bytes, place: tuple[str, ...], servers: Mapping[str, JsonValue], source: str) -> str:
@@ -163,12 +166,7 @@ def write_toml_servers(text: bytes, place: tuple[str, ...], servers: Mapping[str
 
 def _find_server(line: str, place: tuple[str, ...]) -> str | None:
     """The server whose table, or a table below it, a line begins; None for any other table."""
-    try:
-        found: Any = tomllib.loads(line)
-    except ValueError:
-        return None
-    for key in place:
-        found = found.get(key) if isinstance(found, dict) else None
+    found = _read_head(line, place)
     return next(iter(found), None) if isinstance(found, dict) else None
 
 
