@@ -10,11 +10,7 @@ from proxy.core.model.value_class import value_class
 
 @value_class
 class ModelSettings:
-    """The settings for reading a route's requests and answers. `max_request` and `max_answer` in bytes: longer ones are
-    relayed unread. `text_calls`: which texts of an answer become calls: none (`off`), those in a model's markup, or
-    also a message that is one JSON object. `retries`: how often the proxy asks the model again when its calls cannot be
-    repaired, within `retry_deadline` seconds and `retry_tokens` tokens for one request. `mode`: whether an answer whose
-    calls stay wrong passes or is refused."""
+    """The settings for reading a route's requests and answers, as `MODEL` describes them."""
 
     text_calls: Literal["off", "leaked", "json"] = "off"
     mode: Literal["pass", "refuse"] = "pass"

@@ -22,9 +22,8 @@ _TEMPLATE: Final = ("guidance", "template")
 
 @value_class
 class Guidance:
-    """The text that agents read before they call: at most `max_chars` characters, with or without the state of the
-    conversation (Compozy, `enable_dynamic_prompt_state`). `serve`: the path at which agents fetch it, '' for none.
-    `mcp`: where MCP clients read it. `template`: the operator's own text around its parts, '' for the usual one."""
+    """The settings of the text that agents read before they call, as `GUIDANCE` describes them; `template` is the text
+    of the file."""
 
     dynamic_state: bool = True
     max_chars: int = 12_000
