@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy import extensions
-from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, Plugin, RelaysRequests
+from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, KeepsState, Plugin, RelaysRequests
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -62,9 +62,10 @@ def find_plugins(seam: type[_Seam]) -> list[_Seam]:
 
 @cache
 def list_keys(plugin: Plugin) -> list[str]:
-    """The names of a plugin's keys in the config."""
-    attributes = ("sections", "policy_keys", "limit_keys", "other_keys", "state_keys")
+    """The names of a plugin's keys in the config; `state` for those in that section."""
+    attributes = ("sections", "policy_keys", "limit_keys", "other_keys")
     own = [plugin.relay_key] if isinstance(plugin, RelaysRequests) else []
+    own += ["state"] if isinstance(plugin, KeepsState) else []
     return [*own, *(key for each in attributes for key in getattr(plugin, each, ()))]
 
 

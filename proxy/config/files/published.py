@@ -24,8 +24,8 @@ META: Final = "https://json-schema.org/draft/2020-12/schema"
 def load_published_schema(used: Container[str] | None = None) -> JsonValue:
     """The JSON Schema of the config file, without keys of the main job that are not `used`. It is made again each time,
     so that a serving process does not keep its 700 KB."""
-    named = (plugin for plugin in list_plugins() if used is None or any(map(used.__contains__, list_keys(plugin))))
-    declared = [part for plugin in named for part in plugin.declare_keys().items()]
+    plugins = (plugin for plugin in list_plugins() if used is None or any(map(used.__contains__, list_keys(plugin))))
+    declared = [part for plugin in plugins for part in plugin.declare_keys().items()]
     kinds: dict[str, Kind] = {}
     for kind in (CONFIG, *(kind for _, kind in declared)):
         kind.find_named(kinds)

@@ -117,15 +117,10 @@ def widen_pools(
     """The upstreams, with more connections for those of these names unless the config sets the number."""
     return {
         name: replace(upstream, pool_connections=STREAM_CONNECTIONS)
-        if name in names and not _sets_connections(written.get(name))
+        if name in names and "connections" not in written.get(name, {}).get("pool", {})
         else upstream
         for name, upstream in upstreams.items()
     }
-
-
-def _sets_connections(written: JsonValue) -> bool:
-    pool = written.get("pool") if isinstance(written, dict) else None
-    return isinstance(pool, dict) and "connections" in pool
 
 
 def _check_url(context: Context, path: Pointer, url: str) -> None:

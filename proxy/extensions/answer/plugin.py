@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proxy.plugin import ExtendsCalls
 
 if TYPE_CHECKING:
+    from proxy.config.keys.kinds import Kind
     from proxy.extensions.answer.answer_filters import AnswerFilters
-    from proxy.extensions.answer.core.answer_rules import AnswerRules
-    from proxy.plugin import Context, Finding, JsonValue, Log, MetricRow, Metrics, Services, WrittenRoute
+    from proxy.plugin import Context, Finding, Log, MetricRow, Metrics, Services, WrittenRoute
 
 
 class AnswerPlugin(ExtendsCalls):
@@ -21,15 +21,15 @@ class AnswerPlugin(ExtendsCalls):
     policy_keys = ("answer",)
     tool_keys = ("answer",)
 
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.answer.answer_section import KEYS
+
+        return KEYS
+
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.answer.answer_filters import METRICS
 
         return METRICS
-
-    def read_policy_key(self, key: str, written: JsonValue) -> AnswerRules | None:
-        from proxy.extensions.answer.answer_section import read_answer_rules
-
-        return read_answer_rules(written)
 
     def check_route(self, context: Context, route: WrittenRoute) -> Iterator[Finding]:
         from proxy.extensions.answer.answer_section import check_answer_route

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from proxy.plugin import KeepsState
 
 if TYPE_CHECKING:
+    from proxy.config.keys.kinds import Kind
     from proxy.extensions.redis.redis_section import RedisSettings
     from proxy.plugin import Changed, Clock, Context, Files, JsonValue, StateStore
 
@@ -19,6 +20,11 @@ class RedisPlugin(KeepsState):
     adds = "attempts and counts that several processes share in a Redis or Valkey"
     backend = "redis"
     state_keys = ("url", "prefix", "timeouts", "tls", "sentinel")
+
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.redis.redis_section import STATE
+
+        return {"state": STATE}
 
     def read_state(self, context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
         from proxy.extensions.redis.redis_section import read_settings

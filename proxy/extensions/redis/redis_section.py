@@ -22,6 +22,7 @@ from proxy.config.context import Context
 from proxy.config.files.masking import mask_url
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
+from proxy.config.keys.kinds import DURATION, SAME_OWNER, SOME_TEXT, ConfigKey, mapping, text
 from proxy.config.model import UpstreamTls
 from proxy.config.sections.network import read_upstream_tls
 from proxy.config.sections.units import read_seconds
@@ -125,7 +126,58 @@ def _read_database(text: str) -> int:
     return int(text or 0)
 
 
-# --- the section ------------------------------------------------------------------------------------------------------
+# --- the keys of `state` ----------------------------------------------------------------------------------------------
+_FILE: Final = text(minLength=1, x_expects="the path of a file")
+_TLS: Final = mapping(
+    None,
+    ConfigKey("ca", _FILE, "PEM file of the authorities to trust. Default: the system's."),
+    ConfigKey("cert", _FILE, "PEM file of the certificate shown to the store."),
+    ConfigKey("key", _FILE, "PEM file of its key. Default: in `cert`."),
+)
+_SENTINEL: Final = mapping(
+    RedisSettings,
+    ConfigKey("username", SOME_TEXT, "The sentinels' ACL user.", default=None, field="sentinel_username"),
+    ConfigKey(
+        "password",
+        replace(SOME_TEXT, is_secret=True),
+        "The sentinels' password. May hold `${ENV}` and `${file:/path}`.",
+        default=None,
+        field="sentinel_password",
+    ),
+    make=dict,
+)
+_TIMEOUTS: Final = mapping(
+    RedisSettings,
+    ConfigKey("connect", DURATION, "For a new connection.", field="connect_timeout"),
+    ConfigKey("operation", DURATION, "For one round trip.", field="operation_timeout"),
+    make=dict,
+)
+STATE: Final = mapping(
+    RedisSettings,
+    ConfigKey(
+        "url",
+        replace(text(minLength=1, x_expects="a url such as redis://host:6379"), is_secret=True),
+        "The address of the store: `redis://`, `rediss://` (TLS), `redis+sentinel://`, `redis+cluster://` or "
+        "`redis+unix://`; `valkey` works too. May hold `${ENV}` and `${file:/path}`.",
+        is_read=False,
+    ),
+    ConfigKey(
+        "prefix",
+        text(pattern="^[A-Za-z0-9_.:-]{1,64}$", x_expects="up to 64 letters, digits and _ . : -"),
+        "The beginning of every key's name. Proxies that share conversations share it.",
+    ),
+    ConfigKey(
+        "timeouts",
+        _TIMEOUTS,
+        "Time limits of the store. Beyond them a call continues with the knowledge of this process.",
+        field=SAME_OWNER,
+    ),
+    ConfigKey("tls", _TLS, "Certificates for a `rediss://` url.", is_read=False),
+    ConfigKey("sentinel", _SENTINEL, "Login to the sentinels themselves, where they ask.", field=SAME_OWNER),
+    make=dict,
+)
+
+
 def read_settings(context: Context, files: Files, written: Mapping[str, JsonValue]) -> RedisSettings | None:
     """Reads the keys of `state` about the store's address and connections; None if they have mistakes."""
     if find_spec("redis") is None:
@@ -141,11 +193,7 @@ def read_settings(context: Context, files: Files, written: Mapping[str, JsonValu
         context.mistake(("state", "url"), str(error), _FORM)
         return None
     _check(context, shared, written)
-    timeouts, sentinel = written.get("timeouts", {}), written.get("sentinel", {})
-    more: dict[str, Any] = {f"{key}_timeout": read_seconds(value) for key, value in timeouts.items()}
-    more |= {f"sentinel_{key}": reveal(value) for key, value in sentinel.items()}
-    if "prefix" in written:
-        more["prefix"] = reveal(written["prefix"])
+    more: dict[str, Any] = STATE.read(written)
     if "tls" in written:  # the same keys as an upstream's; `_check` compares them with the URL's scheme
         more["tls"] = read_upstream_tls(context, files, ("state", "tls"), written["tls"], "https:") or UpstreamTls()
     return replace(shared, **more)
