@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from proxy.call_record import CallRecord
 from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
+from proxy.config.keys.kinds import WORD, ConfigKey, mapping
 from proxy.config.mistakes import split_url
 from proxy.config.model import Config, UpstreamConfig
 from proxy.core.contract.attempts import hash_conversation
@@ -181,22 +181,40 @@ _NOTICES: Final = 2.0
 class OnEscalation:
     """The webhook that receives escalations: its URL, and the secret that signs the messages."""
 
-    webhook: str = field(repr=False)
-    secret: str = field(repr=False)
+    webhook: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+
+
+_ON_ESCALATION: Final = mapping(
+    OnEscalation,
+    ConfigKey("webhook", WORD, "The URL.", default=None),
+    ConfigKey(
+        "secret",
+        replace(WORD, is_secret=True),
+        "The HMAC-SHA256 key: a text, or base64 behind `whsec_`.",
+        default=None,
+    ),
+    required=["webhook", "secret"],
+)
+ON_ESCALATION: Final = ConfigKey(
+    "on_escalation",
+    _ON_ESCALATION,
+    "Tells a human of each escalation: one signed POST (Standard Webhooks), retried with backoff; no call waits "
+    "(docs/contract.md).",
+)
 
 
 def read_on_escalation(context: Context, _files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> OnEscalation:
     """Reads the webhook for escalations."""
-    written = context.mapping("on_escalation")
-    url, secret = reveal(written.get("webhook", "")), reveal(written.get("secret", ""))
-    parts = split_url(url)
+    made: OnEscalation = _ON_ESCALATION.read(context.mapping("on_escalation"))
+    parts = split_url(made.webhook)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         context.mistake(
             ("on_escalation", "webhook"), "no http or https URL", "such as https://ops.example.org/hooks/tools"
         )
-    if not secret:
+    if not made.secret:
         context.mistake(("on_escalation", "secret"), "the secret is empty", "such as ${ESCALATION_SECRET}")
-    return OnEscalation(url, secret)
+    return made
 
 
 class Escalations:

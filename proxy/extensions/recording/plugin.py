@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from proxy.plugin import AddedPage, AddsPages, AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
+    from proxy.config.keys.kinds import Kind
     from proxy.extensions.recording.escalations import Escalations
     from proxy.extensions.recording.otlp import Traces
     from proxy.extensions.recording.recorder import Recorder
@@ -36,11 +37,19 @@ class RecordingPlugin(AddsVerbs, AddsPages, ExtendsCalls, ObservesCalls):
 
         return diff if verb == "diff" else replay
 
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.config.keys.kinds import mapping
+        from proxy.extensions.recording.escalations import ON_ESCALATION
+        from proxy.extensions.recording.recorder import RECORD
+
+        return {"": mapping(None, RECORD, ON_ESCALATION)}
+
     def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> object:
         from proxy.extensions.recording.escalations import read_on_escalation
-        from proxy.extensions.recording.recorder import read_record
 
-        return (read_record if key == "record" else read_on_escalation)(context, files, upstreams)
+        if key == "record":
+            return super().read_section(key, context, files, upstreams)
+        return read_on_escalation(context, files, upstreams)
 
     def make_services(self, services: Services, log: Log, metrics: Metrics) -> Escalations:
         from proxy.extensions.recording.escalations import Escalations

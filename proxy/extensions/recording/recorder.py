@@ -11,18 +11,16 @@ import os
 import shutil
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from proxy.adapters.base import CallShape
 from proxy.call_record import CallRecord
-from proxy.config.context import Context
-from proxy.config.files.source import Files
-from proxy.config.model import Config, UpstreamConfig
-from proxy.config.sections.units import read_size
+from proxy.config.keys.kinds import SAME_OWNER, SIZE, ConfigKey, choice, decimal, mapping, number, text
+from proxy.config.model import Config
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Document
@@ -119,13 +117,13 @@ class RecordFile:
 
     def _rotate(self) -> None:
         """Packs the full file, and moves the older ones on; the oldest goes."""
-        for number in range(self._keep, 0, -1):
-            older = self._name_packed(number)
+        for place in range(self._keep, 0, -1):
+            older = self._name_packed(place)
             if os.path.lexists(older):
-                if number == self._keep:
+                if place == self._keep:
                     older.unlink()
                 else:
-                    move_file(older, self._name_packed(number + 1))
+                    move_file(older, self._name_packed(place + 1))
         if self._keep:
             with (
                 self.path.open("rb") as full,
@@ -172,16 +170,13 @@ def _read_lines(path: Path, route: str, tool: str) -> Iterator[RecordedLine]:
 
 
 # --- the section `record` of the config -------------------------------------------------------------------------------
-_SIZES: Final = ("longest", "max_size")
-_OUTCOMES: Final = ("refused", "repaired", "failed", "delivered")
 
 
 @value_class
 class RecordConfig:
-    """Recorded calls: the file (an absolute path), whether arguments are whole or substitutes, the recorded share of
-    calls by outcome, and bounds in bytes. `keep`: how many older files are kept, packed."""
+    """Which calls are recorded and where, as `RECORD` describes it."""
 
-    file: str
+    file: str = ""
     values: Literal["standins", "full"] = "standins"
     refused: float = 1.0
     repaired: float = 1.0
@@ -200,16 +195,40 @@ class RecordConfig:
         return self.refused if outcome == "refused" else self.delivered
 
 
-def read_record(context: Context, _files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> RecordConfig | None:
-    """Reads which calls are recorded; None without any."""
-    written = context.structure.entry("record")
-    if not isinstance(written, dict) or not isinstance(written.get("file"), str):
-        return None
-    found: dict[str, Any] = {name: written[name] for name in ("file", "values", "keep") if name in written}
-    found |= {name: read_size(written[name]) for name in _SIZES if name in written}
-    sample = written.get("sample", {})
-    found |= {name: float(sample[name]) for name in _OUTCOMES if name in sample}
-    return RecordConfig(**found)
+_SHARE: Final = decimal(minimum=0, maximum=1, x_expects="a number from 0 to 1")
+_SAMPLE: Final = mapping(
+    RecordConfig,
+    ConfigKey("refused", _SHARE, "Refused calls."),
+    ConfigKey("repaired", _SHARE, "Repaired and corrected calls."),
+    ConfigKey("failed", _SHARE, "Calls failed by the tool or its service."),
+    ConfigKey("delivered", _SHARE, "All other calls."),
+    make=dict,
+    x_expects="a mapping of refused, repaired, failed and delivered",
+)
+_RECORD: Final = mapping(
+    RecordConfig,
+    ConfigKey(
+        "file",
+        text(minLength=1, x_expects="a path"),
+        "One JSON line a call; with several workers each has its own (`FILE.PID`).",
+        default=None,
+    ),
+    ConfigKey(
+        "values",
+        choice("standins", "full", x_expects="standins or full"),
+        "`standins`: texts become x and 1 if the verdict stays the same; `full`: arguments as they came. Both replace "
+        "values that the schema marks secret.",
+    ),
+    ConfigKey("sample", _SAMPLE, "The share of calls recorded, 0 to 1, by outcome.", field=SAME_OWNER),
+    ConfigKey("longest", SIZE, "The longest arguments recorded; a longer call's line has none."),
+    ConfigKey("max_size", SIZE, "At this size the file is packed and a new one begun."),
+    ConfigKey("keep", number(minimum=0, maximum=1000, x_expects="a number from 0 to 1000"), "Packed files kept."),
+    required=["file"],
+    x_expects="a mapping with file",
+)
+RECORD: Final = ConfigKey(
+    "record", _RECORD, "Records calls, for `replay` and `diff` (docs/recording.md). Default: nothing is written."
+)
 
 
 def find_record(config: Config) -> RecordConfig | None:
