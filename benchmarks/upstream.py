@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection as Pipe
 
 import aiohttp
 
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.values import CheckedCall, Conversation, Document, Rung, ToolCall, UpstreamReply
 from proxy.core.tool_errors.circuit_breaker import GuardPolicy
@@ -34,7 +35,7 @@ from proxy.server.setup.services import SystemClock, SystemPacing
 from proxy.state.memory import MemoryStore
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
-from proxy.upstream.sending import Sends, UpstreamGuard, send_with_backoff
+from proxy.upstream.sending import UpstreamGuard, send_with_backoff
 
 HEADERS = (
     ("content-type", "application/json"),
@@ -123,7 +124,7 @@ async def ours_resending(url: str, body: bytes) -> AsyncIterator[Call]:
     policy = ToolPolicy("weather", None, "")
 
     async def call() -> int:
-        reply = await send_with_backoff(checked, request, policy, services, Sends(since=clock.now()))
+        reply = await send_with_backoff(checked, request, policy, services, CallRecord("r", ""))
         assert isinstance(reply, UpstreamReply), reply
         assert isinstance(reply.body, bytes)
         return len(reply.body)

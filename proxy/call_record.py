@@ -119,7 +119,7 @@ class CallRecord:
     outcome: str = ""  # one of the values of the metric label `outcome` (telemetry/metric_table.py)
     code: str = ""
     status: int = 0
-    repairs: Sequence[Repair] = ()
+    repairs: tuple[Repair, ...] = ()
     violations: Sequence[Violation] = ()
     would_refuse: bool = False
     attempt: int = 0
@@ -136,7 +136,7 @@ class CallRecord:
     upstream_seconds: float = 0.0
     sending_since: float = 0.0  # when the upstream got the request, as long as it has not answered
     sent: bool = False  # a service may have the call, or the request if it is not a call
-    resends: Sequence[Reason] = ()  # why the call was sent again, each time
+    resends: tuple[Reason, ...] = ()  # why the call was sent again, each time
     resend_denied: ResendDenied | None = None  # why it was not sent once more although it might have been
     trace_id: str = ""
     trace: Trace | None = None  # where spans are made
@@ -148,7 +148,7 @@ class CallRecord:
     answer_violations: Sequence[Violation] = ()
     events: Sequence[Event] = ()
     questions: Sequence[ModelQuestion] = ()  # to the model endpoint, by layers 3 and 4
-    corrections: Sequence[Repair] = ()  # a model's changes to the delivered call: layer and place
+    corrections: tuple[Repair, ...] = ()  # a model's changes to the delivered call: layer and place
     settling: Ending | None = None  # tells `corrected_after` when the answer is already on its way
     # Observers describe, count and record these: the call, its policy, the arguments to send, and our answer. These
     # hold values, which no observer shows unless the operator asks for it.

@@ -85,7 +85,8 @@ DIALECT: Final = frozenset(["told", "said", "asked", "heard", "meant", "hurt", "
 # The fields of a `CallRecord` that stages write, and the one file that writes them. Its `line` is made of all of them
 # at the end.
 RECORDED: Final = frozenset(each.name for each in fields(CallRecord) if each.init)
-RECORD_WRITER: Final = "proxy/call/context.py"
+# A send is noted while it is under way.
+RECORD_WRITERS: Final = ("proxy/call/context.py", "proxy/upstream/sending.py")
 
 # `cli` has a file per verb.
 MAX_FILES_OF_FOLDER: Final = 13
@@ -383,7 +384,7 @@ def rows_import_upwards(file: Source) -> Iterator[str]:
 def one_file_writes_the_record_of_a_call(file: Source) -> Iterator[str]:
     """Stages return their findings, or hand them to a function of `call/context.py`, which says what happened and
     writes all that belongs to it. So one place writes the contents of a record, extensions included."""
-    for node in file.nodes if file.path != RECORD_WRITER else ():
+    for node in file.nodes if file.path not in RECORD_WRITERS else ():
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)

@@ -1,11 +1,11 @@
-"""The `CallContext` holds what every stage of a call knows: `open_context` makes it, `make_request` makes what goes
-out, and `make_delivered` ends it.
+"""The `CallContext` holds what every stage of a call knows: `open_context` makes it, and `make_delivered` ends it.
 
-A stage returns an `ApprovedCall`, which may be sent, or a `PendingFailure`, which the store has not counted. A
-correction may still find a better call, and the model reads of the failure only if none is found.
+A stage returns a `CheckedCall`, which may be sent, or a `PendingFailure`, which the store has not counted. A correction
+may still find a better call, and the model reads of the failure only if none is found.
 
-The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call. No
-other file changes a record, but for the times of single stages (`stages`) and the log's own `line`.
+The functions at the end write what the stages return into the `CallRecord`, also of a request that is not a call. Two
+other files change a record: `upstream/sending.py` notes its sends, and `telemetry/logs.py` keeps the log's `line`. Each
+stage notes its own time (`stages`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals, toolname
 from proxy.core.contract.policy import Mode, ToolPolicy, UnknownTool
 from proxy.core.display.secrets import MASK, repeats_value
-from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.value_class import set_later
 from proxy.core.model.values import (
@@ -41,13 +40,13 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import CORRECTIONS
 from proxy.core.tool_errors.answers import wrap_answer
-from proxy.interfaces import CallRoute, HookNotes, Hooks, Services, UpstreamRequest
-from proxy.upstream.sending import Answer, Sends
+from proxy.interfaces import CallRoute, HookNotes, Hooks, Services
+from proxy.upstream.sending import Answer
 
 _ADDRESS: Final = Rung.ADDRESS
 _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of an enum than to call a function
 _MODES: Final = {mode: mode.value for mode in Mode}  # a member's `value` is two function calls there
-_JSON: Final = (("Content-Type", "application/json"),)
+_USUAL_LIMITS: Final = FeedbackLimits()
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
 _WAITED_FOR: Final = frozenset({"read", "stream", "hooks", "correction"})
 # Fields of a record that a correction keeps although it found no better call.
@@ -98,17 +97,6 @@ class CallContext:
 
 
 @value_class
-class ApprovedCall:
-    """A call that may be sent, and what was done to it: `repairs` by the proxy, `corrections` by a model. `event` is
-    what happened around its container, one of `container.EVENTS`, or ''."""
-
-    checked: CheckedCall
-    repairs: tuple[Repair, ...]
-    corrections: tuple[Repair, ...]
-    event: str
-
-
-@value_class
 class PendingFailure:
     """The reason why a call got no answer. `outcome` is the `CallRecord`'s word for it. `answered` is a success that
     complains of arguments, and its call: it is forwarded unchanged unless a correction finds a better call."""
@@ -116,7 +104,7 @@ class PendingFailure:
     failure: Failure
     outcome: str
     repairs: tuple[Repair, ...] = ()
-    answered: tuple[ApprovedCall, UpstreamReply] | None = None
+    answered: tuple[CheckedCall, UpstreamReply] | None = None
 
 
 def open_context(call: ToolCall, call_route: CallRoute, services: Services, record: CallRecord) -> CallContext:
@@ -136,37 +124,25 @@ def open_context(call: ToolCall, call_route: CallRoute, services: Services, reco
     return CallContext(call, policy, call_route, services, record, report_only, call, key, hooks, opening, 0, digest)
 
 
-def make_request(context: CallContext, approved: ApprovedCall) -> UpstreamRequest | UpstreamReply:
-    """Makes the request for a checked call, or the proxy's own answer: a container's functions, or its arguments."""
-    policy, checked = context.policy, approved.checked
-    if policy is not None and policy.tool == checked.call.tool:
-        group = policy.container
-        if group is not None and group.expand == "proxy":
-            shown = container.make_expansion(group, approved.event == "auto_expanded", checked.value)
-            return UpstreamReply(200, _JSON, dumps(shown))
-        if policy.answers_here is not None:
-            return UpstreamReply(200, _JSON, dumps(policy.answers_here(checked.value)))
-    return context.call_route.request(checked) or UpstreamReply(200, _JSON, checked.arguments or b"{}")
-
-
 def make_delivered(
     context: CallContext,
-    approved: ApprovedCall,
+    checked: CheckedCall,
     reply: UpstreamReply,
     tool: ToolPolicy | None,
     ended: Episode | Ending | None = None,
     event: str = "",
 ) -> Delivered:
     """The outcome of a call whose tool has answered. `ended`: the episode that it ends; `event`: its container's."""
-    checked, repairs, corrections = approved.checked, approved.repairs, approved.corrections
+    record = context.record
+    repairs, corrections = record.repairs, record.corrections
     outcome = "corrected" if corrections else "repaired" if repairs else "delivered"
     attempt = None
     if isinstance(ended, Episode) and ended.count:
         attempt = Attempt(ended.count + 1, context.counted_by.attempts.max_attempts)
-    is_misuse = approved.event == "auto_expanded"
+    is_misuse = record.container_event == "auto_expanded"
     warnings = (container.LEFT_OUT, *checked.warnings) if is_misuse else checked.warnings
-    limits = FeedbackLimits() if tool is None else tool.feedback
-    record_delivery(context.record, outcome if checked.enforced else "delivered", ended, event)
+    limits = _USUAL_LIMITS if tool is None else tool.feedback
+    record_delivery(record, outcome if checked.enforced else "delivered", ended, event)
     if not checked.enforced:
         return Delivered(reply, (), warnings, attempt=attempt, limits=limits)
     if tool is not None and context.services.corrector is not None:
@@ -210,18 +186,17 @@ def record_call(
         record.mode = _MODES[mode]
 
 
-def approve_call(context: CallContext, checked: CheckedCall, event: str, seconds: float) -> ApprovedCall:
-    """Tells the proxy's repairs from a model's corrections, and records the findings on a call that is forwarded."""
-    repairs = context.opening + checked.repairs
+def record_approval(context: CallContext, checked: CheckedCall, event: str = "") -> None:
+    """Records a call that may be sent, and what was done to it: the proxy's repairs, and a model's corrections. `event`
+    is what happened around its container, one of `container.EVENTS`, or ''."""
+    record, repairs = context.record, context.opening + checked.repairs
     corrections: tuple[Repair, ...] = ()
     if checked.repairs:
         corrections = tuple(made for made in repairs if made.rule in CORRECTIONS)
         repairs = tuple(made for made in repairs if made.rule not in CORRECTIONS) if corrections else repairs
-    context.record.stages["decide"] = seconds
-    context.record.container_event = event or context.record.container_event
-    context.record.corrections = corrections
-    record_forward(context.record, checked, checked.would, repairs)
-    return ApprovedCall(checked, repairs, corrections, event)
+    record.container_event = event or record.container_event
+    record.corrections = corrections
+    record_forward(record, checked, checked.would, repairs)
 
 
 def record_forward(
@@ -234,20 +209,10 @@ def record_forward(
         record.violations, record.code = would.violations, would.code.name
 
 
-def record_refusal(context: CallContext, event: str, seconds: float) -> None:
+def record_refusal(context: CallContext, event: str) -> None:
     """Records a refusal; the reason is recorded with the result."""
-    context.record.stages["decide"] = seconds
     context.record.container_event = event or context.record.container_event
     context.record.repairs = context.opening
-
-
-def record_sends(record: CallRecord, upstream: str, sends: Sends) -> None:
-    """Records that a call goes to its tool, which may run from here on, and what its sends have come to."""
-    record.upstream, record.resends, record.resend_denied = upstream, sends.resends, sends.denied
-    record.sent = sends.reached
-    record.upstream_status = sends.status or record.upstream_status
-    record.upstream_error = sends.error or record.upstream_error
-    record.upstream_seconds, record.sending_since = sends.seconds or record.upstream_seconds, sends.since
 
 
 def record_hooks(record: CallRecord, notes: HookNotes) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from typing import Protocol
 
 from proxy.call.context import (
-    ApprovedCall,
     CallContext,
     PendingFailure,
     record_correction,
@@ -22,12 +22,16 @@ from proxy.call.context import (
 from proxy.call.outcome import check_answer, deliver_answer, hand_on_error, name_unshown
 from proxy.core.contract import refusals
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import Delivered, Failure, Outcome, ToolCall, UpstreamReply
+from proxy.core.model.values import CheckedCall, Delivered, Failure, Outcome, ToolCall, UpstreamReply
 from proxy.driver import IN_TASK
 from proxy.interfaces import AnswerFilter, FailedCall, HookNotes, Hooks
 from proxy.upstream.faults import EndingStream, close_body
 
-Send = Callable[[CallContext, ApprovedCall], Awaitable[Delivered | PendingFailure]]
+
+class Send(Protocol):
+    """Sends a call that may be sent."""
+
+    async def __call__(self, context: CallContext, checked: CheckedCall) -> Delivered | PendingFailure: ...
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------
@@ -51,19 +55,19 @@ async def admit_call(hooks: Hooks, context: CallContext) -> CallContext | Delive
 
 
 async def deliver_by_hooks(
-    hooks: Hooks, context: CallContext, approved: ApprovedCall, answer: UpstreamReply, tool: ToolPolicy | None
+    hooks: Hooks, context: CallContext, checked: CheckedCall, answer: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """Runs the hooks on the tool's answer, which they may replace; a forwarded answer keeps the tool's promises."""
-    shown = await hooks.after_answer(approved.checked, answer)
+    shown = await hooks.after_answer(checked, answer)
     if shown is not answer and (isinstance(shown, Failure) or isinstance(shown.body, bytes)):
         await close_body(answer)  # a stream that nobody reads any more: another stream repeats it
     if isinstance(shown, Failure):
-        return PendingFailure(shown, name_unshown(shown), approved.repairs)
+        return PendingFailure(shown, name_unshown(shown), context.record.repairs)
     promised = None if tool is None else tool.answer
     unfit = None if promised is None else check_answer(context, promised, shown, own=shown is answer)
     if unfit is not None:
-        return PendingFailure(unfit, "tool_error", approved.repairs)
-    return await deliver_filtered(context, approved, shown, tool)
+        return PendingFailure(unfit, "tool_error", context.record.repairs)
+    return await deliver_filtered(context, checked, shown, tool)
 
 
 async def tell_outcome(hooks: Hooks, context: CallContext, run: Callable[[CallContext], Awaitable[Outcome]]) -> Outcome:
@@ -94,7 +98,7 @@ def list_filters(context: CallContext, tool: ToolPolicy | None) -> Sequence[Answ
 
 async def deliver_filtered(
     context: CallContext,
-    approved: ApprovedCall,
+    checked: CheckedCall,
     reply: UpstreamReply,
     tool: ToolPolicy | None,
     error: Failure | None = None,
@@ -102,50 +106,50 @@ async def deliver_filtered(
     """The tool's answer by way of its filters. `error`: the answer is the tool's own error."""
     if tool is not None:
         for each in list_filters(context, tool):
-            made = await each.filter(approved.checked, reply, tool, context.call_route, context.record)
+            made = await each.filter(checked, reply, tool, context.call_route, context.record)
             if isinstance(made, Failure):
-                return PendingFailure(made, name_unshown(made), approved.repairs)
+                return PendingFailure(made, name_unshown(made), context.record.repairs)
             reply = made
     if error is not None:
-        return hand_on_error(context, approved, reply, error)
-    return await deliver_answer(context, approved, reply, tool)
+        return hand_on_error(context, checked, reply, error)
+    return await deliver_answer(context, checked, reply, tool)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
 async def send_within_cap(
-    context: CallContext, approved: ApprovedCall, policy: ToolPolicy, send: Send
+    context: CallContext, checked: CheckedCall, policy: ToolPolicy, send: Send
 ) -> Delivered | PendingFailure:
     """Takes the call's slot of its cap, if it has one, and gives it back unless the call is delivered."""
-    store, call = context.services.store, approved.checked.call
+    store, call = context.services.store, checked.call
     slot = refusals.make_reservation(call, policy)
     if slot is None:
-        return await send(context, approved)
+        return await send(context, checked)
     await IN_TASK
     if await store.reserve(slot.key, slot.limit, slot.ttl) is None:
-        return PendingFailure(refusals.make_cap_failure(call, slot), "refused", approved.repairs)
+        return PendingFailure(refusals.make_cap_failure(call, slot), "refused", context.record.repairs)
     result: Delivered | PendingFailure | None = None
     try:
-        result = await send(context, approved)
+        result = await send(context, checked)
         return result
     finally:
         if not isinstance(result, Delivered) or result.failed:
             await store.release(slot.key)
 
 
-async def send_within_limits(context: CallContext, approved: ApprovedCall, send: Send) -> Delivered | PendingFailure:
+async def send_within_limits(context: CallContext, checked: CheckedCall, send: Send) -> Delivered | PendingFailure:
     """Sends a call unless a limit of its tool refuses it. It is under way until its answer ends."""
-    limiter, tool = context.services.limiter, context.call_route.tools.get(approved.checked.call.tool)
+    limiter, tool = context.services.limiter, context.call_route.tools.get(checked.call.tool)
     if limiter is None or tool is None or tool.limits is None:
-        return await send(context, approved)
+        return await send(context, checked)
     await IN_TASK
-    end = await limiter.admit(approved.checked, tool.limits, context.call_route)
+    end = await limiter.admit(checked, tool.limits, context.call_route)
     if isinstance(end, Failure):
-        return PendingFailure(end, "refused", approved.repairs)
+        return PendingFailure(end, "refused", context.record.repairs)
     if end is None:
-        return await send(context, approved)
+        return await send(context, checked)
     result: Delivered | PendingFailure | None = None
     try:
-        result = await send(context, approved)
+        result = await send(context, checked)
     finally:
         if not isinstance(result, Delivered) or isinstance(result.reply.body, bytes):
             end()

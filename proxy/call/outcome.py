@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.call.context import (
-    ApprovedCall,
     CallContext,
     PendingFailure,
     make_delivered,
@@ -27,6 +26,7 @@ from proxy.core.contract.policy import AnswerPolicy, ToolPolicy
 from proxy.core.explain.advice import add_advice
 from proxy.core.model import codes
 from proxy.core.model.values import (
+    CheckedCall,
     Delivered,
     FailedAttempt,
     Failure,
@@ -196,27 +196,27 @@ def name_unshown(failure: Failure) -> str:
     return "tool_error" if failure.code is codes.UPSTREAM_UNFIT_ANSWER else "upstream_error"
 
 
-def hand_on_error(context: CallContext, approved: ApprovedCall, reply: UpstreamReply, failure: Failure) -> Delivered:
+def hand_on_error(context: CallContext, checked: CheckedCall, reply: UpstreamReply, failure: Failure) -> Delivered:
     """The tool's own error, untouched: it neither raises the attempts nor ends them, and takes no slot of a cap."""
     record_tool_error(context.record, failure)
     limits = FeedbackLimits() if context.policy is None else context.policy.feedback
-    return Delivered(reply, approved.repairs, approved.checked.warnings, failed=True, limits=limits)
+    return Delivered(reply, context.record.repairs, checked.warnings, failed=True, limits=limits)
 
 
 async def deliver_answer(
-    context: CallContext, approved: ApprovedCall, reply: UpstreamReply, tool: ToolPolicy | None
+    context: CallContext, checked: CheckedCall, reply: UpstreamReply, tool: ToolPolicy | None
 ) -> Delivered:
     """The tool answered: the attempts of this call are over, and a container that was called is expanded. `tool` is the
     policy of the tool that was called."""
     policy, store = context.policy, context.services.store
     ended, event = None, ""
     # A misused container ends no attempts, being one.
-    if reply.status < 300 and approved.event != "auto_expanded" and store.is_known(context.key):
+    if reply.status < 300 and context.record.container_event != "auto_expanded" and store.is_known(context.key):
         ended = await store.clear(context.key)
     group = None if policy is None else policy.container
-    if policy is not None and group is not None and approved.checked.call.tool == context.call.tool:
+    if policy is not None and group is not None and checked.call.tool == context.call.tool:
         event = "expanded"
         if group.require_expansion:
             key = container.make_expansion_key(context.call.conversation, group.name)
             await store.reserve(key, container.MOST_EXPANSIONS, policy.attempts.ttl)
-    return make_delivered(context, approved, reply, tool, ended, event)
+    return make_delivered(context, checked, reply, tool, ended, event)

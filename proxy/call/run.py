@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from proxy.call.context import (
-    ApprovedCall,
     CallContext,
     PendingFailure,
-    approve_call,
-    make_request,
     open_context,
+    record_approval,
     record_call,
     record_refusal,
-    record_sends,
 )
 from proxy.call.judging import Judged, forward_unjudged, judge_call, sample_call
 from proxy.call.optional import (
@@ -36,12 +33,25 @@ from proxy.call.optional import (
 )
 from proxy.call.outcome import check_answer, count_tool_error, deliver_answer, recall_failures, refuse_call
 from proxy.call_record import CallRecord
+from proxy.core.contract import container
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.model.values import Delivered, Failure, Outcome, Reject, ToolCall, ToolResult, UpstreamReply
+from proxy.core.json.jsontext import dumps
+from proxy.core.model.values import (
+    CheckedCall,
+    Delivered,
+    Failure,
+    Outcome,
+    Reject,
+    ToolCall,
+    ToolResult,
+    UpstreamReply,
+)
 from proxy.driver import IN_TASK
-from proxy.interfaces import CallRoute, Services
+from proxy.interfaces import CallRoute, Services, UpstreamRequest
 from proxy.upstream.faults import close_body
-from proxy.upstream.sending import FailedSend, Sends, send_with_backoff
+from proxy.upstream.sending import FailedSend, send_with_backoff
+
+_JSON: Final = (("Content-Type", "application/json"),)
 
 
 def run_call(
@@ -71,7 +81,9 @@ async def _run(context: CallContext) -> Outcome:
         if isinstance(result, PendingFailure) and context.services.corrector is not None:
             result = await correct_call(context, result, _run_corrected)
         if isinstance(result, PendingFailure) and result.answered is not None:  # its own answer says it
-            result = await _check_and_deliver(context, *result.answered)
+            checked, answer = result.answered
+            record_approval(context, checked)  # a correction may have tried other calls
+            result = await _check_and_deliver(context, checked, answer)
     return await refuse_call(context, result) if isinstance(result, PendingFailure) else result
 
 
@@ -82,7 +94,7 @@ async def _run_corrected(context: CallContext) -> Delivered | PendingFailure:
 
 
 async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
-    services, policy = context.services, context.policy
+    services, policy, record = context.services, context.policy, context.record
     started = services.clock.now()
     try:
         judged = judge_call(context)
@@ -91,58 +103,65 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
             judged = await judged()
     except Exception as error:  # noqa: BLE001 - a defect of ours, which raises it again unless the call is only counted
         judged = forward_unjudged(context, error)
-    seconds, decision = services.clock.now() - started, judged.decision
+    decision, record.stages["decide"] = judged.decision, services.clock.now() - started
     if context.hooks is not None:
         decision = await context.hooks.after_decision(context.call, decision)
     if isinstance(decision, Reject):
-        record_refusal(context, judged.container_event, seconds)
+        record_refusal(context, judged.container_event)
         return PendingFailure(decision.failure, "refused", context.opening)
-    approved = approve_call(context, decision.checked, judged.container_event, seconds)
-    if (calls := context.call_route.calls) is not None and (denied := calls.refuse_call(approved.checked)):
-        return PendingFailure(denied, "refused", approved.repairs)
-    sample_call(context, approved.checked)
+    checked = decision.checked
+    record_approval(context, checked, judged.container_event)
+    if (calls := context.call_route.calls) is not None and (denied := calls.refuse_call(checked)):
+        return PendingFailure(denied, "refused", record.repairs)
+    sample_call(context, checked)
     if services.confirm is not None and policy is not None:
         await IN_TASK
-        failure = await services.confirm(context.record.route, approved.checked, policy)
+        failure = await services.confirm(record.route, checked, policy)
         if failure is not None:
-            return PendingFailure(failure, "refused", approved.repairs)
+            return PendingFailure(failure, "refused", record.repairs)
     unlimited = services.limiter is None or context.report_only
     send = send_call if unlimited else partial(send_within_limits, send=send_call)
     if policy is None or policy.cap.limit is None or context.report_only:
-        return await send(context, approved)
-    return await send_within_cap(context, approved, policy, send)
+        return await send(context, checked)
+    return await send_within_cap(context, checked, policy, send)
 
 
 # --- the way to the tool ----------------------------------------------------------------------------------------------
-async def send_call(context: CallContext, approved: ApprovedCall) -> Delivered | PendingFailure:
+def make_request(context: CallContext, checked: CheckedCall) -> UpstreamRequest | UpstreamReply:
+    """Makes the request for a checked call, or the proxy's own answer: a container's functions, or its arguments."""
+    policy = context.policy
+    if policy is not None and policy.tool == checked.call.tool:
+        group = policy.container
+        if group is not None and group.expand == "proxy":
+            is_misuse = context.record.container_event == "auto_expanded"
+            return UpstreamReply(200, _JSON, dumps(container.make_expansion(group, is_misuse, checked.value)))
+        if policy.answers_here is not None:
+            return UpstreamReply(200, _JSON, dumps(policy.answers_here(checked.value)))
+    return context.call_route.request(checked) or UpstreamReply(200, _JSON, checked.arguments or b"{}")
+
+
+async def send_call(context: CallContext, checked: CheckedCall) -> Delivered | PendingFailure:
     """Sends the call to its tool, and says what became of it."""
-    checked, request = approved.checked, make_request(context, approved)
+    request, record = make_request(context, checked), context.record
     tool = context.call_route.tools.get(checked.call.tool)
     if isinstance(request, UpstreamReply):
-        return await deliver_answer(context, approved, request, tool)
+        return await deliver_answer(context, checked, request, tool)
     if context.hooks is not None:
         adjusted = await context.hooks.before_forward(checked, request)
         if isinstance(adjusted, Failure):
-            return PendingFailure(adjusted, "refused", approved.repairs)
+            return PendingFailure(adjusted, "refused", record.repairs)
         request = adjusted
     if context.services.answers:
         for each in list_filters(context, tool):
             request = each.prepare(request, context.call_route)
-    record = context.record
-    # A corrected call continues where the first one ended.
-    sends = Sends(tuple(record.resends), record.resend_denied, earlier=record.sent, since=context.services.clock.now())
-    record_sends(record, request.upstream, sends)
-    try:
-        answer = await send_with_backoff(checked, request, tool, context.services, sends, record.trace)
-    finally:
-        record_sends(record, request.upstream, sends)
+    answer = await send_with_backoff(checked, request, tool, context.services, record)
     try:
         if isinstance(answer, UpstreamReply):
             complaint = context.call_route.find_complaint(checked, answer) if may_correct(context) else None
             if complaint is not None:
-                return PendingFailure(complaint, "tool_error", approved.repairs, (approved, answer))
-            return await _check_and_deliver(context, approved, answer)
-        return await _end_failed_send(context, approved, answer, tool)
+                return PendingFailure(complaint, "tool_error", record.repairs, (checked, answer))
+            return await _check_and_deliver(context, checked, answer)
+        return await _end_failed_send(context, checked, answer, tool)
     except BaseException:  # the client has gone: nobody reads the answer
         if (reply := answer if isinstance(answer, UpstreamReply) else answer.reply) is not None:
             await close_body(reply)
@@ -150,28 +169,28 @@ async def send_call(context: CallContext, approved: ApprovedCall) -> Delivered |
 
 
 async def _end_failed_send(
-    context: CallContext, approved: ApprovedCall, failed: FailedSend, tool: ToolPolicy | None
+    context: CallContext, checked: CheckedCall, failed: FailedSend, tool: ToolPolicy | None
 ) -> Delivered | PendingFailure:
     """Returns what becomes of a call that its tool did not serve."""
     if failed.reply is None:
-        return PendingFailure(failed.failure, "upstream_error", approved.repairs)
+        return PendingFailure(failed.failure, "upstream_error", context.record.repairs)
     if context.report_only:  # the tool's own error arrives
-        return await deliver_filtered(context, approved, failed.reply, tool)
+        return await deliver_filtered(context, checked, failed.reply, tool)
     if tool is not None and tool.upstream_errors.is_handed_on(failed.reply.status):
         await count_tool_error(context, failed.failure)
-        return await deliver_filtered(context, approved, failed.reply, tool, failed.failure)
+        return await deliver_filtered(context, checked, failed.reply, tool, failed.failure)
     await close_body(failed.reply)
-    return PendingFailure(failed.failure, "tool_error", approved.repairs)
+    return PendingFailure(failed.failure, "tool_error", context.record.repairs)
 
 
 async def _check_and_deliver(
-    context: CallContext, approved: ApprovedCall, answer: UpstreamReply
+    context: CallContext, checked: CheckedCall, answer: UpstreamReply
 ) -> Delivered | PendingFailure:
     """Hands on an answer that means success, if it is what the tool promises."""
-    tool = context.call_route.tools.get(approved.checked.call.tool)
+    tool = context.call_route.tools.get(checked.call.tool)
     if context.hooks is not None:
-        return await deliver_by_hooks(context.hooks, context, approved, answer, tool)
+        return await deliver_by_hooks(context.hooks, context, checked, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
-        return PendingFailure(unfit, "tool_error", approved.repairs)
+        return PendingFailure(unfit, "tool_error", context.record.repairs)
     deliver = deliver_filtered if context.services.answers else deliver_answer
-    return await deliver(context, approved, answer, tool)
+    return await deliver(context, checked, answer, tool)

@@ -17,16 +17,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from proxy.call_record import Sent, Trace
+from proxy.call_record import CallRecord, Sent, Trace
 from proxy.core.contract.policy import ResendPolicy, ToolPolicy, ToolServer
 from proxy.core.model.values import CheckedCall, Executed, Failure, UpstreamFault, UpstreamReply, value_class
 from proxy.core.tool_errors.backoff import (
     Budget,
-    Reason,
     ResendDenied,
     add_idempotency_key,
     compute_pause,
@@ -73,47 +72,32 @@ class FailedSend:
     reply: UpstreamReply | None
 
 
-@dataclass(slots=True)
-class Sends:
-    """The record of a call's sends, kept while they run: why it was sent again each time, why not once more, the last
-    answer's status or error, and their `seconds`. `since` is when they began, until they have ended. `reached`: the
-    tool may have the call, until its answer says otherwise; `earlier`: it may have one that this one replaces."""
-
-    resends: tuple[Reason, ...] = ()
-    denied: ResendDenied | None = None
-    status: int = 0
-    error: str = ""
-    seconds: float = 0.0
-    reached: bool = True
-    earlier: bool = False
-    since: float = 0.0
-
-
 async def send_with_backoff(
     checked: CheckedCall,
     request: UpstreamRequest,
     policy: ToolPolicy | None,
     services: Services,
-    sends: Sends,
-    trace: Trace | None = None,
+    record: CallRecord,
 ) -> UpstreamReply | FailedSend:
     """The tool's answer, or what became of the call: sent again as long as that is allowed and of use. `policy` is the
-    called tool's. Cancelling the caller cancels what is under way. Nothing needs a task if the first send finds an idle
-    connection and its answer is the last one."""
+    called tool's. `record` always says what the sends have come to. Cancelling the caller cancels what is under way.
+    Nothing needs a task if the first send finds an idle connection and its answer is the last one."""
     rules = policy.resend if policy is not None else _OF_NO_TOOL
-    clock, upstream = services.clock, services.upstreams[request.upstream]
-    keyed = may_have_run = False
+    clock, upstream, trace = services.clock, services.upstreams[request.upstream], record.trace
+    # A corrected call continues where the first one ended.
+    keyed, may_have_run, sent_before = False, False, record.sent
     if rules.key_header:
         headers, keyed = add_idempotency_key(request.headers, rules, services.pacing.fresh_key)
         request = replace(request, headers=headers)
-    started = sends.since
+    record.sending_since = started = clock.now()
+    record.upstream, record.sent = request.upstream, True
     # A send that names itself in a trace has to be watched to its end.
     exchange = None if trace is not None or rules.deadline is not None else upstream.start(checked, request)
     if exchange is None:
         await IN_TASK
     due = started + (request.timeout if rules.deadline is None else rules.deadline)
     while True:
-        if sends.resends or rules.deadline is not None:  # the first send has the whole timeout
+        if record.resends or rules.deadline is not None:  # the first send has the whole timeout
             request = replace(request, timeout=max(0.0, min(request.timeout, due - clock.now())))
         if exchange is None:
             answer = await trace_sends(partial(upstream.send, checked), trace, clock.now)(request)
@@ -132,26 +116,22 @@ async def send_with_backoff(
         failure = _classify(answer, checked, policy, clock)
         if failure is None or (reason := find_resend_reason(answer, failure, rules, keyed)) is None:
             break
-        wait = compute_pause(rules, len(sends.resends), services.pacing.chance(), read_wait(failure))
-        sends.denied = _find_denial(rules, len(sends.resends), due - clock.now() - wait, upstream)
-        if sends.denied is not None:
+        resent = len(record.resends)
+        wait = compute_pause(rules, resent, services.pacing.chance(), read_wait(failure))
+        record.resend_denied = _find_denial(rules, resent, due - clock.now() - wait, upstream)
+        if record.resend_denied is not None:
             break
         await IN_TASK
         if isinstance(answer, UpstreamReply):
             await close_body(answer)
         may_have_run = may_have_run or isinstance(answer, UpstreamReply) or answer.executed is not Executed.NO
-        sends.resends, request = (*sends.resends, reason), replace(request, resend=True)
+        record.resends, request = (*record.resends, reason), replace(request, resend=True)
         await services.pacing.sleep(wait)
-    return _finish(answer, failure, sends, clock.now() - started)
-
-
-def _finish(answer: Answer, failure: Failure | None, sends: Sends, seconds: float) -> UpstreamReply | FailedSend:
-    """The result of a call that is not sent again."""
-    sends.seconds, sends.since = seconds, 0.0
+    record.upstream_seconds, record.sending_since = clock.now() - started, 0.0
     if isinstance(answer, UpstreamFault):
-        sends.error, sends.reached = answer.token, sends.earlier or answer.executed is not Executed.NO
-        return FailedSend(make_fault_failure(answer, len(sends.resends) + 1), None)
-    sends.status = answer.status
+        record.upstream_error, record.sent = answer.token, sent_before or answer.executed is not Executed.NO
+        return FailedSend(make_fault_failure(answer, len(record.resends) + 1), None)
+    record.upstream_status = answer.status
     return answer if failure is None else FailedSend(failure, answer)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.call_record import CallRecord
 from proxy.core.contract.policy import ResendPolicy, ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorCode
@@ -11,7 +12,7 @@ from proxy.core.model.values import Executed, UpstreamFault, UpstreamReply
 from proxy.core.tool_errors.backoff import Reason, ResendDenied
 from proxy.interfaces import Services
 from proxy.state import make_store
-from proxy.upstream.sending import FailedSend, Sends, send_with_backoff
+from proxy.upstream.sending import FailedSend, send_with_backoff
 from tests.upstream.scripted import CHECKED, Answer, Body, ScriptedUpstream, Time, request
 
 OK = UpstreamReply(200, (), b'{"ok": 1}')
@@ -33,12 +34,12 @@ class Play:
         self.time = Time()
         self.upstream = ScriptedUpstream(list(answers), self.time, takes, budget)
         self.policy = ToolPolicy("weather", None, "f", resend=ResendPolicy(**rules))  # type: ignore[arg-type]
-        self.sends = Sends(since=self.time.now())
+        self.record = CallRecord("r", "/weather")
 
     async def send(self, **changes: object) -> UpstreamReply | FailedSend:
         services = Services(make_store("memory", self.time), self.time, {"w": self.upstream}, self.time)
         outgoing = request(**changes)  # type: ignore[arg-type]
-        return await send_with_backoff(CHECKED, outgoing, self.policy, services, self.sends)
+        return await send_with_backoff(CHECKED, outgoing, self.policy, services, self.record)
 
     async def fails(self, **changes: object) -> FailedSend:
         failed = await self.send(**changes)
@@ -52,9 +53,9 @@ async def test_an_answer_is_handed_on_and_nothing_is_waited_for() -> None:
     assert OK == await play.send()
     assert ([], (), 200, 0.2) == (
         play.time.waits,
-        play.sends.resends,
-        play.sends.status,
-        play.sends.seconds,
+        play.record.resends,
+        play.record.upstream_status,
+        play.record.upstream_seconds,
     )
 
 
@@ -63,8 +64,8 @@ async def test_a_call_that_was_not_sent_is_sent_again_after_a_growing_random_wai
 
     assert OK == await play.send()
     assert [0.0125, 0.025] == play.time.waits
-    assert (Reason.UNSENT, Reason.UNSENT) == play.sends.resends
-    assert (None, "", 200) == (play.sends.denied, play.sends.error, play.sends.status)
+    assert (Reason.UNSENT, Reason.UNSENT) == play.record.resends
+    assert (None, "", 200) == (play.record.resend_denied, play.record.upstream_error, play.record.upstream_status)
 
 
 async def test_after_the_last_resend_the_failure_says_how_often_it_was_sent() -> None:
@@ -73,8 +74,8 @@ async def test_after_the_last_resend_the_failure_says_how_often_it_was_sent() ->
 
     assert (3, ResendDenied.MAX, "connection_refused") == (
         len(play.upstream.sent),
-        play.sends.denied,
-        play.sends.error,
+        play.record.resend_denied,
+        play.record.upstream_error,
     )
     assert {"executed": "no", "reason": "connection_refused", "sends": "3"} == failed.failure.details
     assert failed.reply is None
@@ -86,7 +87,7 @@ async def test_a_call_that_may_have_run_is_sent_once() -> None:
 
     assert (1, None, "unknown") == (
         len(play.upstream.sent),
-        play.sends.denied,
+        play.record.resend_denied,
         failed.failure.details["executed"],
     )
 
@@ -103,7 +104,7 @@ async def test_resends_a_call_to_an_idempotent_tool(answer: Answer) -> None:
     play = Play(answer, OK, idempotent=True)
 
     assert OK == await play.send()
-    assert (Reason.IDEMPOTENT,) == play.sends.resends
+    assert (Reason.IDEMPOTENT,) == play.record.resends
 
 
 async def test_every_send_of_a_call_carries_the_same_minted_key_and_the_next_call_another() -> None:
@@ -113,7 +114,7 @@ async def test_every_send_of_a_call_carries_the_same_minted_key_and_the_next_cal
 
     keys = [dict(sent.headers)["idempotency-key"] for sent in play.upstream.sent]
     assert ["key-1", "key-1", "key-2"] == keys
-    assert (Reason.KEY,) == play.sends.resends[:1]
+    assert (Reason.KEY,) == play.record.resends[:1]
 
 
 async def test_a_key_of_the_clients_is_kept() -> None:
@@ -127,7 +128,7 @@ async def test_a_retry_after_is_waited_for_on_top_of_the_jitter() -> None:
     play = Play(BUSY, OK, on_retry_after=True)
 
     assert OK == await play.send()
-    assert ([4.0125], (Reason.RETRY_AFTER,)) == (play.time.waits, play.sends.resends)
+    assert ([4.0125], (Reason.RETRY_AFTER,)) == (play.time.waits, play.record.resends)
 
 
 async def test_a_wait_longer_than_the_deadline_is_not_begun() -> None:
@@ -136,7 +137,7 @@ async def test_a_wait_longer_than_the_deadline_is_not_begun() -> None:
 
     assert ([], ResendDenied.DEADLINE, "4") == (
         play.time.waits,
-        play.sends.denied,
+        play.record.resend_denied,
         failed.failure.details["retry_after"],
     )
     assert BUSY is failed.reply
@@ -169,7 +170,7 @@ async def test_an_empty_budget_ends_it_and_returns_the_last_answer() -> None:
 
     assert (2, ResendDenied.BUDGET, "2") == (
         len(play.upstream.sent),
-        play.sends.denied,
+        play.record.resend_denied,
         failed.failure.details["sends"],
     )
 
@@ -185,7 +186,7 @@ async def test_resends_nothing_if_the_operator_says_so() -> None:
     play = Play(REFUSED, max_resends=0)
     await play.fails()
 
-    assert (1, ResendDenied.MAX) == (len(play.upstream.sent), play.sends.denied)
+    assert (1, ResendDenied.MAX) == (len(play.upstream.sent), play.record.resend_denied)
 
 
 async def test_the_body_of_an_answer_that_is_not_the_last_is_given_up() -> None:
