@@ -54,7 +54,7 @@ Times = tuple[Mapping[str, float], float, float]
 # The kinds of requests that are remembered, and the requests that wait to be counted.
 _MOST_KINDS: Final = 256
 _MOST_WAITING: Final = 256
-# All that the series of a request depend on, if it has no code, violations, repairs, resends and hook failures.
+# All that the series of a request depend on, but for its code, violations, repairs, resends and hook failures.
 KIND_FIELDS: Final = (
     "route", "tool", "outcome", "mode", "schema_id", "method", "status", "would_refuse", "attempt", "repeated",
     "escalated", "corrected_after", "conversation_rung", "container_event", "answer", "upstream", "upstream_status",
@@ -265,18 +265,19 @@ class Metrics:
             self._faults.series[upstream, error] += 1
 
     def finished(self, record: CallRecord) -> None:
-        """Counts one finished request. Usual ones are counted together, before anybody reads a count."""
-        times = (record.stages, record.upstream_seconds, record.ended - record.started)
+        """Counts one finished request. Those of one kind are counted together, before anybody reads a count."""
+        key: tuple[object, ...] = (record.call_id != "", *_read_labels(record))
         if record.code or record.violations or record.repairs or record.resends or record.hook_failures:
-            self._add(self._describe(record), (times,))
-            return
-        key = (record.call_id != "", *_read_labels(record))
+            found, made = record.violations, [each.rule for each in record.repairs]
+            key += (record.code, is_validation_failure(record), "decide" in record.stages, *made)
+            key += (tuple(record.resends), tuple(record.hook_failures))
+            key += (*[each.code.name for each in found], *[each.severity for each in found])
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _MOST_KINDS:
                 self._forget_kinds()
             kind = self._kinds[key] = self._describe(record)
-        kind.waiting.append(times)
+        kind.waiting.append((record.stages, record.upstream_seconds, record.ended - record.started))
         self._waiting += 1
         if self._waiting >= _MOST_WAITING:
             self.settle()

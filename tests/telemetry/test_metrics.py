@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.call_record import CallRecord
-from proxy.core.model.codes import ERROR_CODES
-from proxy.core.model.values import Rung
+from proxy.call_record import CallRecord, HookFailure
+from proxy.core.contract.refusals import REFUSED_BY_TOOL
+from proxy.core.model.codes import ATTEMPTS_EXHAUSTED, CONSTRAINT, ERROR_CODES, INVALID_ARGUMENTS, Severity
+from proxy.core.model.values import Failure, Repair, Rung, ToolCall, ToolResult, Violation
+from proxy.core.tool_errors.backoff import Reason
 from proxy.telemetry.metric_table import MetricRow
 from proxy.telemetry.metrics import KIND_FIELDS, Counter, Histogram, Metrics, Served
 from proxy.telemetry.metrics_page import show, write_page
@@ -101,9 +104,34 @@ def test_counts_together_only_requests_whose_labels_agree(outcome: str) -> None:
     Metrics([Served("/weather", "weather")], "digest").finished(record)
 
     own = {each.name for each in fields(record)}
-    alone = {"code", "violations", "repairs", "resends", "hook_failures"}  # such a request is counted by itself
+    unusual = {"code", "violations", "repairs", "resends", "hook_failures"}  # of those the kind holds what counts
     times = {"stages", "upstream_seconds", "ended", "started"}
-    assert record.read & own - alone - times - {"call_id"} <= set(KIND_FIELDS)
+    assert record.read & own - unusual - times - {"call_id"} <= set(KIND_FIELDS)
+
+
+def test_counts_each_mistake_repair_and_failure_of_calls_that_are_alike_otherwise() -> None:
+    record = CallRecord("r", "/weather", "POST", "weather", "call", outcome="refused", code=INVALID_ARGUMENTS.name)
+    warned, wrong = Violation(CONSTRAINT, (), "w", severity=Severity.WARNING), Violation(CONSTRAINT, (), "w")
+    blocked = Failure(ATTEMPTS_EXHAUSTED, "m", details={"blocked": REFUSED_BY_TOOL})
+    different: tuple[dict[str, Any], ...] = (
+        {"violations": (wrong,)}, {"violations": (warned, wrong)}, {"repairs": (Repair("enum_case", ()),)},
+        {"attempt": 1, "stages": {"decide": 0.1}}, {"attempt": 1}, {"resends": (Reason.UNSENT,), "upstream": "tools"},
+        {"hook_failures": (HookFailure("h", "before", "timeout"),)}, {"code": ATTEMPTS_EXHAUSTED.name},
+        {"code": ATTEMPTS_EXHAUSTED.name, "result": ToolResult(cast(ToolCall, None), blocked)},
+    )  # fmt: skip
+    alone: Counted[tuple[str, str]] = Counted()
+    metrics = Metrics([Served("/weather", "weather")], "digest")
+    for changed in different:
+        single = Metrics([Served("/weather", "weather")], "digest")
+        for each in (single, metrics, metrics):
+            each.finished(replace(record, **changed))
+        alone.update(list_counts(single))
+    assert {key: 2 * count for key, count in alone.items()} == list_counts(metrics)
+
+
+def list_counts(metrics: Metrics) -> dict[tuple[str, str], float]:
+    shown = [each for each in metrics.list_shown() if isinstance(each, Counter)]
+    return {(each.described.name, str(labels)): count for each in shown for labels, count in each.series.items()}
 
 
 def test_settles_counts_before_a_read() -> None:
