@@ -76,9 +76,8 @@ class KeptFailure:
     @property
     def length(self) -> int:
         """The characters of what a client may have made long: each error's words, and the keys on the way to it."""
-        length = sum([len(each.message) + len(each.hint) for each in self.violations])
-        length += sum([len(step) for each in self.violations for step in each.path if isinstance(step, str)])
-        return length + (len(dumps(self.replaced)) if self.replaced else 0)
+        sizes = [len(each.message) + len(each.hint) + sum(map(len, map(str, each.path))) for each in self.violations]
+        return sum(sizes) + (len(dumps(self.replaced)) if self.replaced else 0)
 
     def fields(self) -> Row:
         """The fields that an entry shows."""

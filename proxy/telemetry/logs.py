@@ -23,7 +23,7 @@ import structlog
 from proxy.call_record import CallRecord, HookFailure
 from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.contract.refusals import REFUSED_BY_TOOL
-from proxy.core.envelope.view import list_places, plain_names, select_violations, show_name, show_path
+from proxy.core.envelope.view import list_places, select_violations, show_name, show_path
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.telemetry.console_log import format_call, format_note
@@ -290,7 +290,7 @@ def build_fields(record: CallRecord) -> Fields:
 
 
 def _list_call_fields(record: CallRecord) -> Fields:
-    name = record.tool if record.tool in plain_names else show_name(record.tool)
+    name = show_name(record.tool)
     fields: Fields = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": name,

@@ -47,6 +47,7 @@ from proxy.core.model.values import (
     ToolResult,
     Violation,
 )
+from proxy.core.model.work import remember
 
 # The failures a differently written call can mend; each raises the attempt.
 RAISES_ATTEMPT: Final = frozenset(code.name for code in (
@@ -358,7 +359,7 @@ _LENGTHS: Final = {
 
 
 def _line(violation: Violation) -> str:
-    parts: dict[str, str] = {"name": _known_names.get(violation.path) or _name(violation.path)}
+    parts: dict[str, str] = {"name": _name(violation.path)}
     if violation.code is codes.TYPE_MISMATCH:
         parts["type"] = "nothing" if isinstance(violation.value, Absent) else name_json_type(violation.value)
     elif violation.code is codes.STRING_LENGTH:
@@ -370,15 +371,10 @@ def _line(violation: Violation) -> str:
     return _LINES.get(violation.code.name, violation.code.meaning + " on {name}").format_map(parts)
 
 
-def _name(path: Pointer) -> str:
+def _write_name(path: Pointer) -> str:
     text = format_pointer(path).removeprefix("/")
-    name = f"'{cut(escape(mask_credentials(text, _LONGEST_NAME)), _LONGEST_NAME)}'" if text else "the arguments"
-    if name == f"'{text}'":  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
-        if len(_known_names) >= _MOST_NAMES:
-            _known_names.clear()
-        _known_names[path] = name
-    return name
+    return f"'{cut(escape(mask_credentials(text, _LONGEST_NAME)), _LONGEST_NAME)}'" if text else "the arguments"
 
 
-_known_names: dict[Pointer, str] = {}
-_MOST_NAMES: Final = 1024
+# Nothing that was hidden is kept.
+_name: Final = remember(_write_name, lambda path, name: name == f"'{format_pointer(path)[1:]}'")

@@ -52,7 +52,6 @@ _DEFAULT: Final = FeedbackLimits()
 # Replaces a secret value.
 _HIDDEN: Final = f"<{MASK}>"
 _CONTAINERS: Final = (dict, list, tuple)
-_LISTS: Final = (list, tuple)
 
 
 def is_secret_path(path: Pointer, limits: FeedbackLimits = _DEFAULT) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
@@ -19,7 +19,8 @@ from proxy.core.json.jsontext import dumps_known, format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import ErrorType
 from proxy.core.model.fields import read_seconds
-from proxy.core.model.values import Absent, FeedbackLimits, Headers, JsonValue, Repair, ToolResult, Violation
+from proxy.core.model.values import Absent, FeedbackLimits, Headers, JsonValue, Pointer, Repair, ToolResult, Violation
+from proxy.core.model.work import remember
 
 # HPD's `retry_guidance` of a validation error, word for word.
 VALIDATION_GUIDANCE: Final = (
@@ -263,7 +264,6 @@ def _clean(value: JsonValue) -> JsonValue:
 _LISTED: Final = 20
 _LONGEST_PATH: Final = 200
 _SAFE_IN_PATH: Final = "/_-.~:@$*!'()"
-_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/_.~:@$*!'()-]*")
 # Messages of warnings, each and with their entries in all.
 _LONGEST_MESSAGE: Final = 160
 _WARNINGS_ROOM: Final = 4000
@@ -301,7 +301,7 @@ def make_repair_headers(made: Sequence[Repair], name: str = "Tool-Repairs") -> H
     model are in `Tool-Corrections` likewise: `semantic_retry;path=/amount, ...`, by its layer."""
     if not made:
         return ()
-    entries = [f"{change.rule};path={_path(format_pointer(change.path))}" for change in made[:_LISTED]]
+    entries = [f"{change.rule};path={_path(change.path)}" for change in made[:_LISTED]]
     if len(made) > _LISTED:
         entries.append(f"more={len(made) - _LISTED}")
     return ((name, ", ".join(entries)),)
@@ -315,7 +315,7 @@ def make_warning_headers(warnings: Sequence[Violation], limits: FeedbackLimits) 
     shown, left_out = show_violations(warnings, replace(limits, max_errors=_LISTED))
     entries, room = [], _WARNINGS_ROOM
     for each in shown:
-        of, path = each.violation, _path(format_pointer(each.violation.path))
+        of, path = each.violation, _path(each.violation.path)
         entry = (
             f"{of.code};path={path};severity={of.severity};message={_quote_text(cut(each.message, _LONGEST_MESSAGE))}"
         )
@@ -335,8 +335,8 @@ def _quote_text(text: str) -> str:
     return '%"' + quote(text, safe=_SAFE_IN_TEXT, errors="replace") + '"'
 
 
-def _path(pointer: str) -> str:
-    """Returns a path as header text: percent-encoded if it is not plain ASCII or would end the entry."""
-    if len(pointer) <= _LONGEST_PATH and _PLAIN_PATH.fullmatch(pointer):
-        return pointer
-    return quote(pointer[:_LONGEST_PATH], safe=_SAFE_IN_PATH, errors="replace")
+# A path as header text: percent-encoded if it is not plain ASCII or would end the entry.
+_path: Final[Callable[[Pointer], str]] = remember(
+    lambda path: quote(format_pointer(path)[:_LONGEST_PATH], safe=_SAFE_IN_PATH, errors="replace"),
+    lambda path, shown: shown == format_pointer(path),
+)

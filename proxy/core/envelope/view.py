@@ -13,7 +13,7 @@ user. `retryable`, `status` and this line never disagree.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from proxy.core.contract import container
@@ -25,6 +25,7 @@ from proxy.core.json.jsontext import format_pointer
 from proxy.core.model import codes
 from proxy.core.model.codes import REQUIRED_MISSING, Category, Severity
 from proxy.core.model.values import Absent, Document, FeedbackLimits, JsonValue, Pointer, ToolResult, Violation
+from proxy.core.model.work import remember
 
 _SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 # How much of a text about one violation is looked at, and how much of it is shown, in code points.
@@ -81,17 +82,13 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
             expected = escape(expected)  # the schema's own words: none of them is hidden
         if not hint and each.code is REQUIRED_MISSING and each.path:  # nothing better is known
             hint = "Add it, and do not guess its value."
-        path = _known_paths.get(each.path) or show_path(each.path)
-        shown.append(Shown(each, path, message, expected, hint, actual, is_clean))
+        shown.append(Shown(each, show_path(each.path), message, expected, hint, actual, is_clean))
     return tuple(shown), left_out
 
 
 def list_places(violations: Iterable[Violation], most: int) -> list[dict[str, JsonValue]]:
     """Path and code of each violation, in order, at most so many."""
-    return [
-        {"path": _known_paths.get(each.path) or show_path(each.path), "code": each.code.name}
-        for each in select_violations(violations, most)[0]
-    ]
+    return [{"path": show_path(each.path), "code": each.code.name} for each in select_violations(violations, most)[0]]
 
 
 def select_violations(violations: Iterable[Violation], max_errors: int) -> tuple[tuple[Violation, ...], int]:
@@ -118,34 +115,18 @@ def _rank(violation: Violation) -> tuple[int, list[tuple[bool, str | int]], str,
     return _SEVERITIES.index(violation.severity), steps, violation.code.name, violation.message
 
 
-def show_path(path: Pointer) -> str:
-    """A path as RFC 6901 text on one line, cut short; '' for the root."""
-    if path in _known_paths:
-        return _known_paths[path]
-    text = format_pointer(path[:_STEPS])
-    shown = cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
-    if shown == text:  # the places of a tool's mistakes come again and again; nothing that was hidden is kept
-        if len(_known_paths) >= _MOST_PATHS:
-            _known_paths.clear()
-        _known_paths[path] = shown
-    return shown
+def _show_text(text: str) -> str:
+    return cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
 
 
-def show_name(name: str) -> str:
-    """A tool's name as log lines, traces and kept calls show it: on one line, cut short, without credentials."""
-    if name in plain_names:
-        return name
-    shown = cut(escape(mask_credentials(replace_surrogates(name[:_NAME]), _PATH)), _PATH)
-    if shown == name:
-        if len(plain_names) >= _MOST_PATHS:
-            plain_names.clear()
-        plain_names.add(name)
-    return shown
-
-
-_known_paths: dict[Pointer, str] = {}
-plain_names: set[str] = set()  # names that are shown as they are
-_MOST_PATHS: Final = 1024
+# A path as RFC 6901 text on one line, cut short, '' for the root; and a tool's name as log lines, traces and kept calls
+# show it. Those of a tool come again and again; nothing that was hidden is kept.
+show_path: Final[Callable[[Pointer], str]] = remember(
+    lambda path: _show_text(format_pointer(path[:_STEPS])), lambda path, shown: shown == format_pointer(path)
+)
+show_name: Final[Callable[[str], str]] = remember(
+    lambda name: _show_text(name[:_NAME]), lambda name, shown: shown == name
+)
 
 
 # --- notes on the call as a whole -------------------------------------------------------------------------------------

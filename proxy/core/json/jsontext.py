@@ -170,12 +170,11 @@ def _write_canonically(value: JsonValue) -> str:
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
-_TYPE_NAMES: Final = {type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
-
-
 def name_json_type(value: JsonValue) -> str:
     """The JSON Schema type name of a value; a number without fraction is "integer" whatever its spelling."""
-    name = _TYPES.get(type(value)) or next((name for kind, name in _TYPES.items() if isinstance(value, kind)), "")
+    name = _TYPES.get(type(value))
+    if name is None and type(value) not in FRACTIONS:  # of a class that a caller derived
+        name = next((name for kind, name in _TYPES.items() if isinstance(value, kind)), None)
     return name or ("integer" if is_integral_number(value) else "number")
 
 

@@ -14,7 +14,7 @@ The values of a text are counted while it is read; its first verdict, and writin
 stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
 no more than that. If a stage stops, its result is the cautious one: a call is refused, a hint is left out.
 
-`remember_short` saves work: the names of a schema come again with every call.
+`remember` saves work: the names and places of a schema come again with every call.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 from proxy.core.model.values import JsonValue
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 # Characters of text that cost as much as one value.
@@ -158,28 +159,33 @@ class borrow_work:  # noqa: N801 - a context manager; one made of a generator co
 
 
 # --- what is said of short texts --------------------------------------------------------------------------------------
-# Characters of the longest text that is remembered, and how many texts each function remembers. A text that a client
+# Characters of the longest text that is remembered, and how many results of each function. A text that a client
 # has made up may be as long as its call, and what is made of it takes up to twenty times the memory.
 LONGEST: Final = 64
 MOST: Final = 4096
 
 
 def remember_short(function: Callable[[str], T]) -> Callable[[str], T]:
-    """Makes a function remember what it gave for short texts: it becomes a look-up in a table, which asks the function
-    for what is not there."""
-    return _Remembered(function).__getitem__
+    """Makes a function remember what it gave for short texts."""
+    return remember(function, lambda text, _: len(text) <= LONGEST)
 
 
-class _Remembered(dict[str, T]):
-    """The results of a function, by its text."""
+def remember(function: Callable[[K], T], is_kept: Callable[[K, T], bool]) -> Callable[[K], T]:
+    """Makes a function remember the results that are kept: it becomes a look-up in a table, which asks the function for
+    what is not there."""
+    return _Remembered(function, is_kept).__getitem__
 
-    def __init__(self, function: Callable[[str], T]) -> None:
-        self.function: Final = function
 
-    def __missing__(self, text: str) -> T:
-        found = self.function(text)
-        if len(text) <= LONGEST:
+class _Remembered(dict[K, T]):
+    """The results of a function, by its argument."""
+
+    def __init__(self, function: Callable[[K], T], is_kept: Callable[[K, T], bool]) -> None:
+        self.function, self.is_kept = function, is_kept
+
+    def __missing__(self, argument: K) -> T:
+        found = self.function(argument)
+        if self.is_kept(argument, found):
             if len(self) >= MOST:
                 self.clear()
-            self[text] = found
+            self[argument] = found
         return found
