@@ -73,7 +73,7 @@ def repair(
         with borrow_work(limit) as work:
             run = _Run(check, policy, work, tool)
             plain = repair_plainly(check, value, policy.rules, tool, work) if refused else None
-            fitted = run.arguments(value, refused=refused) if plain is None else Fit(*plain, True)
+            fitted = plain or run.arguments(value, refused=refused)
             if fitted.accepted and not KEY_RULES.isdisjoint([made.rule for made in fitted.repairs]):
                 # No half repair: every other undeclared key that folds to a declared one is renamed too, at any depth.
                 renamed, repairs = respell_keys(check, fitted.value, policy)

@@ -1,8 +1,9 @@
-"""The quick repair of the commonest mistake: an object of declared keys whose refused members are scalars, each with
-one reading that its schema accepts. Any other value is left to `engine.py`, which gives the same for the same work.
+"""The quick repair of the commonest mistakes: an object of declared keys whose refused members are scalars. Each has
+one reading that its schema accepts, or none has any. Other values are left to `engine.py`, which gives the same for
+the same work.
 
-Worth: a call with four numbers and booleans in quotes takes 23 % of a clean call less (callgrind). `ON = False` sends
-everything the plain way; tests/core/test_repair.py compares the two.
+Worth: a call with four numbers and booleans in quotes takes 23 % of a clean call less, one with four wrong values 25 %
+(callgrind). `ON = False` sends everything the plain way; tests/core/test_repair.py compares the two.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import LosslessFloat
 from proxy.core.model.values import JsonValue, Repair
 from proxy.core.model.work import CHARACTERS, SINGLE, Work
+from proxy.core.rules.branches import Fit
 from proxy.core.rules.facts import list_applicable_rules, read_facts
-from proxy.core.rules.keys import KEY_RULES
+from proxy.core.rules.keys import FILLING, KEY_RULES
 from proxy.core.rules.proposals import Site
 from proxy.core.rules.rules import Read
 from proxy.core.rules.vocabulary import BESIDE_KEYS
 
 ON = True
-_SCALARS: Final = SINGLE | {str, LosslessFloat}
 # The cost of fitting one value to one node, apart from the judge.
 FIT: Final = 5
 # Characters of JSON text that one unit of work reads; a text that has to be repaired is read character by character.
@@ -34,33 +35,36 @@ OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
 _Reader = tuple[Site, tuple[tuple[str, Read], ...], int, int] | None
 
 
-class _Plan:
-    """The members of a root object under some rules. `cost`: the work beside them."""
+class _Plan(dict[tuple[str, type], _Reader]):
+    """The members of a root object under some rules: how a scalar of each type is read at each key. `cost` is the work
+    beside them, `idle` that of a value in which nothing can be read; None: the engine has to look at it."""
 
     def __init__(self, check: Check, rules: frozenset[str]) -> None:
         self.rules, self.nodes = rules, check.root.properties
         self.judges = {key: check.judges.get(node) or partial(check.accepts_at, node)
                        for key, node in self.nodes.items()}  # fmt: skip
-        self.readers: dict[tuple[str, type], _Reader] = {}
-        self.of_keys = not rules.isdisjoint(OF_KEYS)
-        self.cost = FIT + len(check.root.always) + (len(self.nodes) if self.of_keys else 0)
+        of_keys = not rules.isdisjoint(OF_KEYS)
+        self.each = 3 if of_keys else 2
+        self.cost = FIT + len(check.root.always) + (len(self.nodes) if of_keys else 0) - 1
+        whole = list_applicable_rules(check.root, dict, rules, False)
+        fills = not rules.isdisjoint(FILLING) and any(node.has("default") for node in self.nodes.values())
+        may_change = fills or len(self.nodes) < 2 or (whole is not None and whole[2] != ())
+        self.idle = None if may_change else FIT if whole is not None else 0
 
-    def add_reader(self, key: str, kind: type) -> _Reader:
-        """Works out how a scalar of this type is read at a key."""
-        found, made = list_applicable_rules(self.nodes[key], kind, self.rules, True), None
+    def __missing__(self, place: tuple[str, type]) -> _Reader:
+        (key, kind), made = place, None
+        found = list_applicable_rules(self.nodes[key], kind, self.rules, True)
         if found is not None and (kind in SINGLE or kind is str):
             _, site, notations = found
             named = tuple((rule.name, read) for rule, read in notations)
             cost = 2 * FIT + len(site.choices or ()) // CHOICES * len(notations)
-            made = site, named, cost, sum(rule.nests for rule, _ in notations)
-        self.readers[key, kind] = made
+            made = site, named, cost, sum(rule.nests for rule, _ in notations) if kind is str else 0
+        self[place] = made
         return made
 
 
-def repair_plainly(
-    check: Check, value: JsonValue, rules: frozenset[str], tool: str, work: Work
-) -> tuple[JsonValue, tuple[Repair, ...]] | None:
-    """A refused value as its schema accepts it, and the repairs; None, at no cost, if it is left to the engine."""
+def repair_plainly(check: Check, value: JsonValue, rules: frozenset[str], tool: str, work: Work) -> Fit | None:
+    """Repairs a refused value; None, at no cost, if it is left to the engine."""
     plans: dict[frozenset[str], _Plan | None] = check.schemas.memos.setdefault("plain repairs", {})
     if rules not in plans:
         root = check.root
@@ -70,34 +74,42 @@ def repair_plainly(
         return None
     if "call_envelope" in rules and tool and len(value.keys() - BESIDE_KEYS) <= 2:
         return None  # it may be a whole call
-    judges, readers, changed, repairs = plan.judges, plan.readers, dict[str, JsonValue](), list[Repair]()
-    cost = plan.cost + (3 if plan.of_keys else 2) * len(value) - 1 + 2 * work.size(value)
+    judges, changed, repairs, idle = plan.judges, dict[str, JsonValue](), list[Repair](), 0
+    cost, size = plan.cost + plan.each * len(value), work.size(value)
     for key, item in value.items():
         if judges[key](item):
             continue
-        place = key, type(item)
-        if place[1] is str and len(item) >= CHARACTERS:
-            return None
-        reader = readers[place] if place in readers else plan.add_reader(key, place[1])
-        if reader is None:
+        kind = type(item)
+        reader = plan[key, kind]
+        if reader is None or (kind is str and len(item) >= CHARACTERS):
             return None
         site, notations, needed, nests = reader
-        name, reading = "", item
-        for rule, read in notations:
+        cost += needed + nests * (len(item) // READ) if nests else needed
+        found, rule = None, ""
+        for name, read in notations:
             if (result := read(item, site)) is not None:
-                if name:
+                if found is not None:
                     return None
-                name, (reading, _) = rule, result
-        if nests and place[1] is str:
-            needed += nests * (len(item) // READ)
-        is_scalar = type(reading) in _SCALARS and (type(reading) is not str or len(reading) < CHARACTERS)
-        if not name or not is_scalar or not judges[key](reading):
+                found, rule = result, name
+        if found is None:
+            idle += 1
+            if changed or item is None:
+                return None
+            continue
+        reading, kind = found[0], type(found[0])
+        is_scalar = kind in SINGLE or kind is LosslessFloat or (kind is str and len(reading) < CHARACTERS)
+        if idle or not is_scalar or not judges[key](reading):
             return None
-        cost += needed + 1
+        cost += 1
         changed[key] = reading
-        repairs.append(Repair(name, (key,)))
-    made = {**value, **changed}
-    if not changed or cost > work.left or not check.accepts(made):
+        repairs.append(Repair(rule, (key,)))
+    if not changed:
+        if plan.idle is None or cost + size + plan.idle > work.left:
+            return None
+        work.left -= cost + size + plan.idle
+        return Fit(value, (), False)
+    cost, whole = cost + 2 * size, {**value, **changed}
+    if cost > work.left or not check.accepts(whole):
         return None
     work.left -= cost
-    return made, tuple(repairs)
+    return Fit(whole, tuple(repairs), True)
