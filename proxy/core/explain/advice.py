@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
 
@@ -187,9 +187,12 @@ class _Sketch:
         return known[0]
 
     def draw_unsent(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
-        """The first drawing of a place that is accepted, or else the first of all."""
+        """The only drawing of a place, or the first that is accepted, or else the first of all."""
+        drawings = self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ()
+        if type(drawings) is tuple:
+            return drawings[0] if drawings else ABSENT
         first = ABSENT
-        for drawing in self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ():
+        for drawing in drawings:
             if drawing is not ABSENT and self.is_accepted((node,), drawing):
                 return drawing
             first = drawing if first is ABSENT else first
@@ -217,13 +220,12 @@ class _Sketch:
         drawn = self.draw(schemas[0], ABSENT, len(path))
         return value if drawn is ABSENT else put_member(value, path, drawn)
 
-    def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterator[JsonValue]:
-        """Drawings of a place, best first."""
+    def drawings(self, node: Node, sent: JsonValue, depth: int) -> Iterable[JsonValue]:
+        """Drawings of a place, best first; a tuple if there is only one."""
         parts = node.always
         site = read_facts(node).site
         if (listed := _draw_listed(site, sent)) is not ABSENT:
-            yield listed
-            return
+            return (listed,)
         unions = [part.any_of or part.one_of for part in parts if part.any_of or part.one_of]
         branches = [each for union in unions for each in select_branches(union, sent)]
         taking = [branch for branch in branches if read_facts(branch).site.types != {"null"}]
@@ -233,26 +235,29 @@ class _Sketch:
             branches = [branch for branch, count in zip(branches, counts, strict=True) if count == max(counts)]
         is_object = "object" in site.types and (not branches or bool(list_declared(parts)))
         if is_object and (list_declared(parts) or site.types == {"object"} or isinstance(sent, dict)):
-            yield self.object(parts, sent if isinstance(sent, dict) else {}, depth)
-            return
+            return (self.object(parts, sent if isinstance(sent, dict) else {}, depth),)
         if (undecided := self.draw_undecided(branches, sent)) is not None:
-            yield undecided
-            return
-        for branch in branches:
-            drawn = self.draw(branch, sent, depth + 1)
-            yield f"{drawn[:-1]} or null>" if is_nullable and drawn is not sent and is_placeholder(drawn) else drawn
+            return (undecided,)
+        drawn = (self.draw_branch(branch, sent, depth, is_nullable) for branch in branches)
         if branches and isinstance(sent, dict):
-            return
+            return drawn
         if "array" in site.types and isinstance(sent, list) and sent:
-            schemas = list_member_schemas(parts, 0, self.work)
-            more = [f"<{len(sent) - _ITEMS} more items>"] if len(sent) > _ITEMS else []
-            if not schemas:  # nothing says what the items are: only what is wrong inside them goes
-                yield [*_strip(sent[:_ITEMS]), *more]
-                return
-            yield [*(each if self.is_accepted(schemas, each) else self.draw(schemas[0], each, depth + 1)
-                     for each in sent[:_ITEMS]), *more]  # fmt: skip
+            return chain(drawn, self.array(parts, sent, depth))
+        return chain(drawn, self.plain(parts, site, depth))
+
+    def draw_branch(self, branch: Node, sent: JsonValue, depth: int, is_nullable: bool) -> JsonValue:
+        drawn = self.draw(branch, sent, depth + 1)
+        return f"{drawn[:-1]} or null>" if is_nullable and drawn is not sent and is_placeholder(drawn) else drawn
+
+    def array(self, parts: tuple[Node, ...], sent: list[JsonValue], depth: int) -> Iterator[JsonValue]:
+        """The good items of a sent list, and drawings of the others."""
+        schemas = list_member_schemas(parts, 0, self.work)
+        more = [f"<{len(sent) - _ITEMS} more items>"] if len(sent) > _ITEMS else []
+        if not schemas:  # nothing says what the items are: only what is wrong inside them goes
+            yield [*_strip(sent[:_ITEMS]), *more]
             return
-        yield from self.plain(parts, site, depth)
+        yield [*(each if self.is_accepted(schemas, each) else self.draw(schemas[0], each, depth + 1)
+                 for each in sent[:_ITEMS]), *more]  # fmt: skip
 
     def draw_undecided(self, branches: list[Node], sent: JsonValue) -> JsonValue:
         """Returns the sent object with a placeholder for the key that distinguishes branches, None if the branch is
