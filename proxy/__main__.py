@@ -55,7 +55,7 @@ TAKE_A_COMMAND: Final = ("serve",)
 EPILOG: Final = """\
 first steps:
   toolcall-proxy demo                          try it: sample tools and the proxy, with calls to paste
-  toolcall-proxy import openapi URL            write a config for tools that describe themselves
+  toolcall-proxy import openapi URL            write a config for an HTTP API with an OpenAPI description
   toolcall-proxy check config.yaml             check a config; list each error with line and fix
   toolcall-proxy serve --config config.yaml    run the proxy
 
@@ -68,8 +68,8 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """The argument parser with the given verbs registered."""
     top = CommandParser(
         prog="toolcall-proxy",
-        description="A validating sidecar in front of LLM tool services: repairs type errors in tool calls and "
-        "forwards clean calls byte for byte. Rejects all other calls with an answer that a model can act on.",
+        description="Check the calls that LLM agents send to tools. Forward valid calls byte for byte, repair calls\n"
+        "with only one possible meaning, and reject all others with an answer that the model can act on.",
         epilog=EPILOG,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

@@ -29,19 +29,19 @@ examples:
   toolcall-proxy check config.yaml
   toolcall-proxy check config.yaml --format sarif > check.sarif
 
-Each error is printed as  file:line:col  section  message  (fix)  so that editors and CI systems can jump to it. The
-command does not serve, and contacts nothing by default. It reads ${NAME} from the environment and imports the modules
-of hooks.
+Each error is one line:  file:line:col  section  message  (fix).  Editors and CI systems can jump to it. The command
+contacts no server, unless you add --live. It reads ${NAME} from the environment and imports the modules of hooks (your
+Python code).
 
-With --config-only it needs only the config and the files next to it. Values of ${NAME} and ${file:...}, certificates
-elsewhere and the modules of hooks may be missing. Pipelines and the chart use it before a release.
-With --digest it prints the hash over those files. A running proxy shows it as files_hash of toolproxy_config_info.
+With --config-only, the command needs only the config and the files next to it. Values of ${NAME} and ${file:...}, files
+in other folders and the modules of hooks may be missing. Use it in a pipeline before a release; the chart does so too.
+--digest prints one hash of these files. A running proxy shows it as files_hash in the metric toolproxy_config_info.
 
---format json prints one object (schemas/verbs/check.schema.json), and sarif a SARIF 2.1.0 log for code scanning. github
-prints the workflow commands that mark lines of a pull request. All go to standard output, with the same exit codes.
+--format json prints one object (schemas/verbs/check.schema.json). --format sarif prints a SARIF 2.1.0 log for code
+scanning. --format github prints annotations for a pull request. All use standard output and the same exit codes.
 """
 _EXIT_CODES = """
-exit codes: 0 success, 1 a flag found a difference, 2 the config has errors, or a source cannot be read
+exit codes: 0 success, 1 an option such as --live found a difference, 2 the config has errors, or a source is unreadable
 """
 
 
@@ -50,19 +50,19 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "check",
         help="check a config without serving it",
-        description="Reads a config with all its files, compiles every schema, and prints the errors or the routes.",
+        description="Read a config with all its files, compile every schema, and print the errors or the routes.",
         epilog=_EPILOG,
     )
     config = parser.add_mutually_exclusive_group(required=True)
     config.add_argument("path", nargs="?", metavar="CONFIG", help="the config file, such as config.yaml")
-    config.add_argument("-c", "--config", metavar="FILE", help="the same, by name")
+    config.add_argument("-c", "--config", metavar="FILE", help="the same as CONFIG")
     parser.add_argument(
         "--config-only",
         action="store_true",
-        help="check only the config: variables, secrets, modules of hooks and files outside its folder may be missing",
+        help="check only the config: variables, secrets, modules of hooks and files in other folders may be missing",
     )
     parser.add_argument("--format", choices=("text", *WRITERS), default="text", help="output format (default: text)")
-    parser.add_argument("--digest", action="store_true", help="print only the config's hash, over its files")
+    parser.add_argument("--digest", action="store_true", help="print only a hash of the config and its files")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     for plugin in find_plugins(ExtendsVerbs):
         plugin.add_check_flags(parser)

@@ -18,7 +18,7 @@ examples:
   zsh   toolcall-proxy completion zsh > ~/.zfunc/_toolcall-proxy        (with `fpath+=~/.zfunc` before compinit)
   fish  toolcall-proxy completion fish > ~/.config/fish/completions/toolcall-proxy.fish
 
-It needs the extra `completion`: pip install '.[completion]' in a clone
+This verb needs the extra `completion`: run  pip install '.[completion]'  in a clone.
 
 exit codes: 0 success, 2 the extra is not installed
 """
@@ -29,7 +29,7 @@ def register(subparsers: Any) -> None:
     verb = subparsers.add_parser(
         "completion",
         help="print a completion script for bash, zsh or fish",
-        description="Prints a completion script for bash, zsh or fish: verbs, options, their choices, and files.",
+        description="Print a script that completes verbs, options, choices and file names in bash, zsh or fish.",
         epilog=EPILOG,
     )
     verb.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))

@@ -37,9 +37,9 @@ def read_operator_address(text: str) -> str:
 
 def add_operator_arguments(verb: argparse.ArgumentParser) -> None:
     """Adds the options for the operator's port, and for its token."""
-    where = "its operator's port (default 127.0.0.1:8081), or unix:/PATH"
+    where = "the operator's port, `admin.listen` in the config (default 127.0.0.1:8081), or unix:/PATH"
     verb.add_argument("--admin", metavar="HOST:PORT", type=read_operator_address, default=DEFAULT_ADDRESS, help=where)
-    verb.add_argument("--token-file", metavar="FILE", help="a file that holds the operator's token")
+    verb.add_argument("--token-file", metavar="FILE", help="read the token for --admin from this file")
 
 
 class OperatorPort:
@@ -119,10 +119,10 @@ examples:
   toolcall-proxy drain                                    the proxy on this machine, with the config's drain time
   toolcall-proxy drain --admin unix:/run/proxy/admin.sock --seconds 10
 
-If the config has an `admin.token`, the command reads it from --token-file, from --config, or from the variable
-{TOKEN_VARIABLE}.
+If the config has an `admin.token`, pass the token with --token-file, with --config, or in the variable
+{TOKEN_VARIABLE}. The proxy does not exit.
 
-exit codes: 0 success, 1 not drained within --timeout, or no answer within --wait, 2 usage error
+exit codes: 0 success, 1 not drained within --timeout, no answer within --wait, or a wrong token, 2 usage error
 """
 
 
@@ -130,22 +130,22 @@ def register(subparsers: Any) -> None:
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "drain",
-        help="let a running proxy finish its calls (a preStop hook)",
-        description="Drains a running proxy and waits until no call is in progress. The proxy does not end.",
+        help="let a running proxy finish its calls (for a preStop hook)",
+        description="Make a running proxy reject new calls after --seconds, and wait until it has finished the others.",
         epilog=EPILOG,
     )
-    verb.add_argument("--seconds", metavar="N", type=float, help="drain this long instead of the config's time")
+    verb.add_argument("--seconds", metavar="N", type=float, help="accept calls for N seconds (default: `drain.serve`)")
     verb.add_argument(
         "--with-tools",
         action="store_true",
-        help="end as soon as no upstream on this machine accepts connections (the tool of a Job has ended)",
+        help="stop accepting calls when no upstream on this machine accepts connections (the tool of a Job has ended)",
     )
-    verb.add_argument("--timeout", metavar="N", type=float, default=600.0, help="stop waiting after N seconds")
+    verb.add_argument("--timeout", metavar="N", type=float, default=600.0, help="give up after N seconds (default 600)")
     verb.add_argument(
         "--wait", metavar="N", type=float, default=_STARTS_WITHIN,
         help=f"wait N seconds for a starting proxy to open its port (default {_STARTS_WITHIN:g})",
     )  # fmt: skip
-    verb.add_argument("--config", metavar="FILE", help="read the operator's token from this config's `admin.token`")
+    verb.add_argument("--config", metavar="FILE", help="read the token for --admin from this config's `admin.token`")
     add_operator_arguments(verb)
 
 

@@ -24,9 +24,9 @@ examples:
   toolcall-proxy explain --config config.yaml --route /weather
   toolcall-proxy explain --config config.yaml --route '/tools/{tool}' --tool weather
 
-Each repair rule is shown as VALUE -> RESULT and its name. The code that checks a call follows. A comment above
-each part of the code names its place in the schema (a JSON Pointer after '#') and what the schema says there. Functions
-named A accept or reject a value, and functions named R report its errors.
+The output shows each repair rule as VALUE -> RESULT with its name, then the code that checks a call. A comment above
+each part of the code shows its place in the schema (a JSON Pointer after '#') and that part of the schema. Functions
+named A... accept or reject a value. Functions named R... report the errors of a value.
 
 exit codes: 0 success, 2 an error in the config, the route or the tool
 """
@@ -37,8 +37,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb = subparsers.add_parser(
         "explain",
         help="show the repair rules and the generated code of a tool",
-        description="Print, for each tool of a route, the repair rules that are on and the code that is generated from "
-        "its schema.",
+        description="Print, for each tool of a route, the repair rules that are on and the code that the proxy "
+        "generates from the tool's schema.",
         epilog=EPILOG,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")

@@ -9,10 +9,10 @@ EPILOG: Final = """\
 examples:
   toolcall-proxy schema > config.schema.json
 
-An editor with the YAML language server then completes and checks a config with this first line:
+Write this as the first line of a config. Editors with the YAML language server then complete and check it:
   # yaml-language-server: $schema=config.schema.json
 
-exit codes: 0 printed
+exit codes: 0 success
 """
 
 
@@ -21,7 +21,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     subparsers.add_parser(
         "schema",
         help="print the JSON Schema of the config, for editors",
-        description="Prints the JSON Schema of the config, which the proxy enforces.",
+        description="Print the JSON Schema that a config must match.",
         epilog=EPILOG,
     )
 

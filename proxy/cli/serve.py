@@ -51,18 +51,17 @@ _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:]*):(?P<port>[0-9]{
 
 
 DESCRIPTION: Final = """\
-Serves the routes of a config. Validates every call and repairs it if needed. Forwards valid calls, answers all others.
-A config with errors is not served (exit code 2)."""
+Run the proxy with a config. It validates every call, and repairs it if needed. It forwards valid calls and answers all
+others itself. If the config has errors, the proxy does not start (exit code 2)."""
 
 EPILOG: Final = """\
 examples:
   toolcall-proxy serve config.yaml
   {examples}
 
-SIGTERM drains and ends the proxy, Ctrl-C ends it sooner, SIGHUP reads the config at once (docs/operations.md).
+SIGTERM: finish calls as the config's `drain` says, then exit. Ctrl-C: exit sooner. SIGHUP: reload the config now.
 
-exit codes: 0 ended by a signal, 1 nothing answers at the URL (see --wait), 2 the config has errors, or a port cannot be
-opened
+exit codes: 0 ended by a signal, 1 no server answers (see --wait), 2 usage or config error, or a port cannot be opened
 """
 
 
@@ -72,27 +71,27 @@ def register(subparsers: Any) -> None:
     epilog = EPILOG.format(examples=examples)
     parser = subparsers.add_parser("serve", help="run the proxy", description=DESCRIPTION, epilog=epilog)
     parser.add_argument("path", nargs="?", metavar="CONFIG", help="the config file (YAML)")
-    parser.add_argument("--config", metavar="FILE", help="the same, by name")
+    parser.add_argument("--config", metavar="FILE", help="the same as CONFIG")
     parser.add_argument(
         "--listen", metavar="HOST:PORT", type=read_listen_address, help="listen here instead of at the config's address"
     )
     for source in list_no_config():
         for flag in (source.flag, *source.flags):
             add_flag(parser, flag)
-    add_header_option(parser, f"with {name_sharing('header')}: send this header with every request, may be repeated")
+    add_header_option(parser, f"with {name_sharing('header')}: send this header with every request; may be repeated")
     add_timeout_option(
-        parser, f"with {name_sharing('timeout')}: how long a tool may take (default: off for a command, 5m for a URL)"
+        parser, f"with {name_sharing('timeout')}: limit each tool call (default: off for a command, 5m for a URL)"
     )
-    add_null_option(
-        parser, f"with {name_sharing('null_optional')}: when to leave out a null at an optional key (default: reading)"
-    )
+    nulls = "leave out a null that an optional key rejects: always (drop), never (refuse), if the tool's annotations "
+    nulls += "or HTTP method allow it (stated), or also if its name does (reading, the default)"
+    add_null_option(parser, f"with {name_sharing('null_optional')}: {nulls}")
     parser.add_argument(
         "--admin", metavar="HOST:PORT|off", type=lambda text: text if text == "off" else read_listen_address(text),
-        help=f"with {name_sharing('admin')}: the operator's port (default: one above --listen, or a free one)",
+        help=f"with {name_sharing('admin')}: port for console and metrics (default: one above --listen, or a free one)",
     )  # fmt: skip
-    waits = f"with {name_sharing('wait')}: serve even if nothing answers yet, in place of exit code 1"
+    waits = f"with {name_sharing('wait')}: serve even if no server answers yet, instead of exiting with code 1"
     parser.add_argument("--wait", action="store_true", help=waits)
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of the config's")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="replaces the config's")
     for host in find_plugins(HostsProcess):
         group = parser.add_argument_group(host.title, host.text) if host.title else parser
         for flag in host.list_flags():

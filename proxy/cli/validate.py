@@ -25,7 +25,7 @@ examples:
   toolcall-proxy validate --config config.yaml --route '/trips/7?notify=true' --method PATCH '{"title": "Rome"}'
   echo '{"lat": 48.85}' | toolcall-proxy validate --config config.yaml --route /weather -
 
-Nothing is sent or remembered. The call counts as the first of its conversation.
+Nothing is sent or stored. The call counts as the first of its conversation: an error is attempt 1.
 --format json prints one object (schemas/verbs/validate.schema.json), with the same exit codes.
 
 exit codes: 0 the call would be forwarded, 1 it would be rejected, 2 an error in the config or the route
@@ -37,20 +37,20 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb = subparsers.add_parser(
         "validate",
         help="try one call without sending it",
-        description="Validates one call as `serve` would, without sending it. Prints decision and repairs, then "
-        "the request for the tool, or the answer for the model.",
+        description="Validate one call as `serve` would, without sending it. Print the decision and repairs,\n"
+        "then the request for the tool or the answer for the model.",
         epilog=EPILOG,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
     verb.add_argument(
         "-r", "--route", required=True, metavar="ROUTE", help="the route's name or path, or a request's path and query"
     )
-    verb.add_argument("-t", "--tool", metavar="TOOL", help="the tool, if the route's path has {tool}")
+    verb.add_argument("-t", "--tool", metavar="TOOL", help="the tool, if the path of the route contains {tool}")
     verb.add_argument(
-        "-X", "--method", metavar="METHOD", default="", help="the request's method, if a path has several"
+        "-X", "--method", metavar="METHOD", default="", help="the request's method, if the path has several"
     )
-    add_header_option(verb, "a header of the request, for operations with header parameters; may be repeated", "-H")
-    verb.add_argument("--format", choices=("text", "json"), default="text", help="its format (default: text)")
+    add_header_option(verb, "a header of the request, if the operation has header parameters; may be repeated", "-H")
+    verb.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
     verb.add_argument(
         "body", metavar="BODY", nargs="?", default="", help="the body of the request; - reads it from standard input"
     )

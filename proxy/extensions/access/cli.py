@@ -20,14 +20,14 @@ EXIT_PROBLEM: Final = 2
 
 _EPILOG: Final = """\
 examples:
-  toolcall-proxy pin config.yaml                              approve every tool as it is listed now
+  toolcall-proxy pin config.yaml                              approve every tool as it is now
   toolcall-proxy pin config.yaml --check                      show the differences from the approved definitions
   toolcall-proxy pin config.yaml --route /mcp --only search   approve one tool of one route
 
-Writes the file that `pins.file` names (tools.lock). For each route with `protocol: mcp` it lists every tool of
-the server. For every other route it lists the HTTP operations (`request`, or of an OpenAPI document). Each entry has
-the definition and a digest. Review the file's changes and keep it with the config.
-`pins: {changed: warn | hide | refuse}` decides about a tool that is listed otherwise (docs/access.md).
+The file is `pins.file` in the config (default: tools.lock). It has the definition and a digest of each tool: every tool
+that the server of a `protocol: mcp` route lists, and every HTTP operation (`request`, or from an OpenAPI document).
+Review the file's changes, and keep it with the config. `pins: {changed: warn | hide | refuse}` decides what happens to
+a tool whose definition differs from the file (docs/access.md).
 The command contacts each server in the same way as calls do.
 
 exit codes: 0 success, 1 differences found (--check), 2 a server or a file cannot be read
@@ -39,14 +39,14 @@ def register(subparsers: Any) -> None:
     verb = subparsers.add_parser(
         "pin",
         help="approve the current definitions of tools",
-        description="Writes the definitions of HTTP operations and of the tools that MCP servers list.",
+        description="Approve tools: write their current definitions to a file, so that later changes are noticed.",
         epilog=_EPILOG,
     )
     verb.add_argument("config", metavar="CONFIG", help="the config file, such as config.yaml")
-    verb.add_argument("--route", metavar="NAME", action="append", default=[], help="only this route, may be repeated")
-    verb.add_argument("--only", metavar="TOOL", action="append", default=[], help="only this tool, may be repeated")
+    verb.add_argument("--route", metavar="NAME", action="append", default=[], help="only this route; may be repeated")
+    verb.add_argument("--only", metavar="TOOL", action="append", default=[], help="only this tool; may be repeated")
     verb.add_argument("--check", action="store_true", help="write nothing; show the differences")
-    add_header_option(verb, "send this header to the servers; it is never stored")
+    add_header_option(verb, "send this header to the servers; it is not stored")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -38,10 +38,10 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
         return METRICS
 
     def list_no_config(self) -> Sequence[NoConfig]:
-        model = Flag("--model", "no config: repair the tool calls of the model server at this URL", metavar="URL")
-        reads = "with --model: convert calls that the model wrote as text into calls (default: off)"
+        model = Flag("--model", "without a config: repair the tool calls of the model server at URL", metavar="URL")
+        reads = "with --model: which texts become calls: none (off, default), call markup (leaked), also JSON (json)"
         texts = Flag("--text-calls", reads, choices=("off", "leaked", "json"), default="off")
-        most = "with --model: the most streams at a time (default: 2048)"
+        most = "with --model: serve at most N streams at the same time (default: 2048)"
         streams = Flag("--connections", most, metavar="N", type=int)
         return (
             NoConfig(

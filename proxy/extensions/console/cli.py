@@ -28,15 +28,15 @@ FILTERS: Final = {
     "tool": ("NAME", "only calls of this tool; may be repeated"),
     "model": ("NAME", "only calls in the answers of this model; may be repeated"),
     "route": ("NAME", "only calls of this route; may be repeated"),
-    "outcome": ("OUTCOME", "delivered, repaired, refused ...; may be repeated"),
-    "code": ("CODE", "calls with this error code, such as VAL-010"),
-    "path": ("POINTER", "calls with an error or a repair at this place, such as /at"),
-    "rule": ("RULE", "calls with this repair, such as string_to_number"),
-    "conversation": ("HASH", "calls of this conversation, as the log and the console show it"),
-    "request_id": ("ID", "the call with this request id"),
-    "trace_id": ("ID", "the calls of this trace"),
-    "text": ("TEXT", "calls that contain all of these words, in upper or lower case"),
-    "since": ("TIME", "not older than this, such as 10m"),
+    "outcome": ("OUTCOME", "only calls with this outcome: delivered, repaired, refused ...; may be repeated"),
+    "code": ("CODE", "only calls with this error code, such as VAL-010"),
+    "path": ("POINTER", "only calls with an error or a repair at this JSON Pointer, such as /at"),
+    "rule": ("RULE", "only calls with this repair, such as string_to_number"),
+    "conversation": ("HASH", "only calls of this conversation; the log and the console show its hash"),
+    "request_id": ("ID", "only the call with this request id"),
+    "trace_id": ("ID", "only calls of this trace"),
+    "text": ("TEXT", "only calls that contain all of these words, in upper or lower case"),
+    "since": ("TIME", "only calls that are not older than TIME, such as 10m"),
 }
 
 EPILOG: Final = f"""\
@@ -45,9 +45,9 @@ examples:
   toolcall-proxy calls --follow --outcome refused       rejected calls as they arrive
   toolcall-proxy calls --since 10m --tool weather --json | jq .errors
 
-If the config has an `admin.token`, pass it by --token-file or in the variable {TOKEN_VARIABLE}.
+If the config has an `admin.token`, pass it with --token-file or in the variable {TOKEN_VARIABLE}.
 
-exit codes: 0 success, 1 no proxy answers at the address, 2 usage error
+exit codes: 0 success, 1 no proxy answers at the address, or a wrong token, 2 usage error
 """
 
 
@@ -56,7 +56,7 @@ def register(subparsers: Any) -> None:
     verb = subparsers.add_parser(
         "calls",
         help="show the last calls of a running proxy, or follow them",
-        description="Show the last calls of a running proxy, one line each, from its operator's port.",
+        description="Show the last calls that a running proxy has answered, one line each.",
         epilog=EPILOG,
     )
     verb.add_argument("-f", "--follow", action="store_true", help="also show new calls, until Ctrl-C")
@@ -64,7 +64,7 @@ def register(subparsers: Any) -> None:
         how = "append" if explanation.endswith("may be repeated") else "store"
         verb.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, action=how, help=explanation)
     verb.add_argument(
-        "-n", "--limit", metavar="N", type=int, default=20, help="number of calls to show at first (default 20)"
+        "-n", "--limit", metavar="N", type=int, default=20, help="show the last N calls first (default 20)"
     )
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
     add_operator_arguments(verb)

@@ -26,20 +26,20 @@ examples:
   kubectl get deployment,service weather -o yaml | toolcall-proxy inject --config config.yaml --diff
   kubectl get deployment,service weather -o yaml | toolcall-proxy inject --undo | kubectl apply -f -
   helm install weather ./chart --post-renderer toolcall-proxy --post-renderer-args --config=config.yaml
-                                  Helm 4 with the plug-in helm/post-renderer; Helm 3 takes a script with the command
+                                  Helm 4 with the plug-in helm/post-renderer; for Helm 3, put the command into a script
 
-The config is the one that the proxy serves in the pod:
+The config needs these keys to work in a pod:
   listen: 0.0.0.0:8080
   admin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}
   drain: {serve: 15s, finish: 30s, stay_ready: on}
-with an upstream at http://127.0.0.1:PORT, where PORT is the tool's. It goes, with the files it names, into a ConfigMap
-for each workload. Pods get the native sidecar (Kubernetes 1.29), its volumes, a readiness probe and a preStop for the
-tool, and a longer termination grace period. Services of the tool's port then lead to the proxy. Injecting
-twice gives the same as injecting once. An unchanged document keeps every byte; a changed one loses its comments.
+It also needs an upstream at http://127.0.0.1:PORT, with the tool's port. `inject` writes the config and its files into
+a ConfigMap for each workload. Pods get the native sidecar (Kubernetes 1.29) and its volumes. The tool gets a readiness
+probe, a preStop hook and a longer termination grace period. Services of the tool's port then lead to the proxy.
+A second run changes nothing. An unchanged document keeps every byte; a changed one loses its comments.
 
 `inject` rejects manifests that would leave a way around the proxy, with file, line and fix (docs/kubernetes.md).
 As a Kustomize function, it reads a ResourceList from standard input and prints one.
-The annotation `toolcall-proxy/inject: disabled` excludes a workload. Annotations of a pod's template override
+The annotation `toolcall-proxy/inject: disabled` excludes a workload. These annotations of a pod's template override
 the options: toolcall-proxy/container, /port, /secret, /cpu, /memory, /log-level.
 
 exit codes: 0 success, 1 differences found (--diff), 2 the manifests or the config are rejected
@@ -51,30 +51,30 @@ def register(subparsers: Any) -> None:
     verb = subparsers.add_parser(
         "inject",
         help="add the sidecar to Kubernetes manifests",
-        description="Adds the proxy to the pods of manifests as a native sidecar, and leads their Services to it.",
+        description="Add the proxy as a sidecar to the pods in manifests, and point their Services at it.",
         epilog=_EPILOG,
     )
     verb.add_argument("-f", "--filename", metavar="FILE", action="append", default=[], help="manifests (default: -)")
-    verb.add_argument("-c", "--config", metavar="FILE", help="the proxy's config, as the pod serves it")
-    verb.add_argument("--image", default=f"toolcall-proxy:{__version__}", help="the proxy's image")
-    verb.add_argument("--name", default="", help="one ConfigMap for all (default: WORKLOAD-toolcall-proxy for each)")
-    verb.add_argument("--namespace", default="", help="the namespace of manifests that name none")
-    verb.add_argument("--upstream", metavar="NAME", help="the upstream of the tool, if several are on loopback")
-    verb.add_argument("--port", default="", help="the port of calls, if the tool's container names several")
+    verb.add_argument("-c", "--config", metavar="FILE", help="the proxy's config for the pod")
+    verb.add_argument("--image", default=f"toolcall-proxy:{__version__}", help="proxy image (default: %(default)s)")
+    verb.add_argument("--name", default="", help="name of one ConfigMap for all (default: WORKLOAD-toolcall-proxy)")
+    verb.add_argument("--namespace", default="", help="the namespace of manifests without one")
+    verb.add_argument("--upstream", metavar="NAME", help="the tool's upstream, if several are at 127.0.0.1")
+    verb.add_argument("--port", default="", help="the port for calls, if the tool's container names several")
     verb.add_argument("--secret", default="", metavar="NAME", help="mount this Secret at /run/secrets/toolcall-proxy")
     verb.add_argument(
         "--env", metavar="NAME[=VALUE]", action="append", default=[], type=_read_variable,
         help="set a variable; without =VALUE, take the key NAME of the Secret",
     )  # fmt: skip
-    verb.add_argument("--cpu", default="", help="CPU that the proxy requests (50m)")
-    verb.add_argument("--memory", default="", help="memory that the proxy requests and may take (96Mi and 256Mi)")
+    verb.add_argument("--cpu", default="", help="CPU request of the proxy (default: 50m)")
+    verb.add_argument("--memory", default="", help="memory request and limit (default: 96Mi and 256Mi)")
     verb.add_argument("--log-level", default="", choices=("debug", "info", "warning", "error"), help="the log level")
-    verb.add_argument("--events", action="store_true", help="report problems as Events of the pod (needs a Role)")
+    verb.add_argument("--events", action="store_true", help="report errors as Events of the pod (needs a Role)")
     verb.add_argument(
-        "--only", metavar="KIND/NAME", action="append", default=[], help="only this workload, may be repeated"
+        "--only", metavar="KIND/NAME", action="append", default=[], help="only this workload; may be repeated"
     )
-    verb.add_argument("--undo", action="store_true", help="remove everything, Services first")
-    verb.add_argument("--diff", action="store_true", help="print the changes, write nothing")
+    verb.add_argument("--undo", action="store_true", help="remove what `inject` has added, from Services first")
+    verb.add_argument("--diff", action="store_true", help="print the differences instead of the manifests")
 
 
 def _read_variable(text: str) -> tuple[str, str | None]:

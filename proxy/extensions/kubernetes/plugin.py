@@ -21,7 +21,7 @@ class KubernetesPlugin(AddsVerbs, HostsProcess):
     adds = "the sidecar in Kubernetes manifests, and what a pod shows of it: `inject`"
     verbs = ("inject",)
     title = "in a Kubernetes pod"
-    text = "Settings from the pod's manifest; the chart and `inject` set them."
+    text = "The chart and `inject` set these options."
 
     def load_verb(self, verb: str) -> Verb:
         from proxy.extensions.kubernetes import cli
@@ -29,11 +29,11 @@ class KubernetesPlugin(AddsVerbs, HostsProcess):
         return cli
 
     def list_flags(self) -> Sequence[Flag]:
-        ports = "reject a config that does not listen on these ports, which the pod's Service, kubelet and hook use"
+        ports = "reject a config with other ports than those that the pod's Service, probes and preStop hook use"
         return (
             Flag("--pod-ports", ports, metavar="CALLS,PROBES,ADMIN", type=_read_ports),
             Flag("--pod-upstream", "reject a config without this upstream", metavar="NAME", default=""),
-            Flag("--pod-events", "also report errors as Events of the pod", action="store_true"),
+            Flag("--pod-events", "report errors as Events of the pod, too", action="store_true"),
         )
 
     def list_mistakes(self, config: Config, args: argparse.Namespace) -> list[str]:

@@ -56,7 +56,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
         return verbs[verb]
 
     def list_no_config(self) -> Sequence[NoConfig]:
-        stands = "no config: guard the MCP server at this URL, or the one that the command after -- starts"
+        stands = "without a config: protect the MCP server at URL, or the one that a command after -- starts"
         examples = (
             "--mcp http://127.0.0.1:8000/mcp --listen 127.0.0.1:8090",
             "--mcp -- npx -y @modelcontextprotocol/server-filesystem /data",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.plugin import Adapter, Check, CommandParser, Context, Loaded, ToolReader, WrittenRoute
 
 _LIVE: Final = """
---live asks the sources of an import (docs/http-apis.md) and lists their changes since then, tool by tool:
+--live reads the sources of `toolcall-proxy import` again, and lists the tools that have changed since the import:
   toolcall-proxy check guarded/config.yaml --live
 """
 
@@ -43,9 +43,9 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
     def add_check_flags(self, parser: CommandParser) -> None:
         from proxy.cli.options import add_header_option
 
-        what = "compare what was imported with its sources as they are now"
+        what = "list what has changed in the sources of an import"
         parser.add_argument("--live", action="store_true", help=what)
-        add_header_option(parser, "for --live: send this header")
+        add_header_option(parser, "with --live: send this header; may be repeated")
         parser.epilog = f"{parser.epilog}{_LIVE}"
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
@@ -55,8 +55,8 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
         return {"live": CheckFlag("sources", "source-changed", what, _check_live)}
 
     def list_no_config(self) -> Sequence[NoConfig]:
-        described = "no config: serve the operations of this description"
-        names = "with --openapi: under their own paths and names (http, the default), or as the tools of an MCP server"
+        described = "without a config: serve the operations of this OpenAPI description"
+        names = "with --openapi: serve operations at their own paths (http, the default), or as MCP tools (mcp)"
         return (
             NoConfig(
                 Flag("--openapi", described, metavar="URL|FILE"),
@@ -77,7 +77,7 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
                     ),
                     Flag(
                         "--relay",
-                        "with --openapi: forward operations that cannot be validated",
+                        "with --openapi: forward operations that cannot be validated, instead of answering 501",
                         dest="relay",
                         action="store_true",
                     ),

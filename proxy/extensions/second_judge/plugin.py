@@ -27,8 +27,8 @@ _JUDGED: Final = (
     "confirmed is refused; `off`: none."
 )
 _SECOND_OPINION: Final = """
---second-opinion validates the examples and defaults of each tool's schema, and values made from it, by jsonschema or
-fastjsonschema as well (docs/engine.md). It prints each value on which they differ, with the place of the keyword.
+--second-opinion validates values with the proxy, and with jsonschema or fastjsonschema (docs/engine.md). The values are
+examples and defaults in each tool's schema, and values made from it. It prints each value on which the two differ.
 """
 
 
@@ -52,7 +52,7 @@ class SecondJudgePlugin(ExtendsCalls, ExtendsVerbs):
         return METRICS
 
     def add_check_flags(self, parser: CommandParser) -> None:
-        what = "validate examples of every tool by jsonschema or fastjsonschema too, and list the differences"
+        what = "also validate examples of every tool with jsonschema or fastjsonschema, and list the differences"
         parser.add_argument("--second-opinion", action="store_true", help=what)
         parser.epilog = f"{parser.epilog}{_SECOND_OPINION}"
 

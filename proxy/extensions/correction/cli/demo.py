@@ -29,12 +29,12 @@ _Server = TypeVar("_Server", bound="ThreadingHTTPServer")
 EXAMPLE: Final = "config.example.yaml"
 
 EPILOG: Final = """\
-The tools listen on 127.0.0.1:9101, and a script in place of a model on 9102. The proxy and the operator's port listen
+The sample tools listen on 127.0.0.1:9101, and a script that replaces a model on 9102. The proxy and its console listen
 at the addresses of the example config. If a port is taken, the demo uses a free one and prints it.
 
 examples:
   toolcall-proxy demo
-  toolcall-proxy demo --config mine.yaml     another config; its upstream's url: ${SAMPLE_TOOLS_URL}
+  toolcall-proxy demo --config mine.yaml     write  url: ${SAMPLE_TOOLS_URL}  in its upstream
 """
 
 
@@ -102,11 +102,11 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
     verb = subparsers.add_parser(
         "demo",
         help="try it: sample tools and the proxy, with calls to paste",
-        description="Starts the bundled sample tools and the proxy in front of them, prints calls to paste, and serves "
+        description="Start the bundled sample tools and the proxy in front of them, print calls to paste, and serve "
         "until Ctrl-C.",
         epilog=EPILOG,
     )
-    verb.add_argument("--config", metavar="CONFIG", type=Path, help="another config than the bundled example")
+    verb.add_argument("--config", metavar="CONFIG", type=Path, help="use this config instead of the bundled example")
 
 
 def run(args: argparse.Namespace) -> int:

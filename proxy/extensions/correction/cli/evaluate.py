@@ -54,8 +54,8 @@ examples:
   toolcall-proxy evaluate --endpoint http://127.0.0.1:11434/v1 --model qwen3:4b
   toolcall-proxy evaluate --endpoint https://models.example.com/v1 --model small --key-env MODEL_KEY --file mine.jsonl
 
-The endpoint must speak OpenAI's chat completions. Without --endpoint, only repairs are measured. Each
-line of --file is one case (docs/correction.md). A second run with the same --out continues the first one.
+The endpoint must speak OpenAI's chat completions and needs --model. Without --endpoint, only repairs are measured. Each
+line of --file is one case in JSON (docs/correction.md). A second run with the same --out continues the first one.
 
 exit codes: 0 success, 2 an error in the arguments, the file of cases or the endpoint's address
 """
@@ -83,23 +83,23 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
     verb = subparsers.add_parser(
         "evaluate",
         help="measure the benefit of repairs and corrections",
-        description="Sends a set of calls through repairs and corrections, and prints the share of right calls.",
+        description="Send sample calls through repairs and a model's corrections; print how many arrive correctly.",
         epilog=EPILOG,
     )
-    verb.add_argument("--endpoint", metavar="URL", help="the model endpoint, such as http://127.0.0.1:11434/v1")
-    verb.add_argument("--model", metavar="NAME", default="", help="the model's name there")
+    verb.add_argument("--endpoint", metavar="URL", help="the model for corrections, such as http://127.0.0.1:11434/v1")
+    verb.add_argument("--model", metavar="NAME", default="", help="the model's name at the endpoint")
     verb.add_argument("--key-env", metavar="NAME", help="the environment variable that holds the endpoint's key")
-    verb.add_argument("--kind", metavar="KIND", action="append", help="only cases of this kind; may be repeated")
-    verb.add_argument("--file", metavar="CASES", type=Path, help="further cases, one JSON object a line")
+    verb.add_argument("--kind", metavar="KIND", action="append", help="only cases with this `kind`; may be repeated")
+    verb.add_argument("--file", metavar="CASES", type=Path, help="add the cases of this file")
     verb.add_argument(
-        "--out", metavar="FILE", type=Path, help="the file for results (default: evaluation.results.jsonl)"
+        "--out", metavar="FILE", type=Path, help="write results to this file (default: evaluation.results.jsonl)"
     )
     sides = _list_sides()
     verb.add_argument(
         "--side", choices=("tools", *sides), default="tools",
-        help="what to measure: calls on their way to tools, or (model) a model's calls on their way to the agent",
+        help="measure calls on their way to tools (the default), or a model's calls on their way to the agent",
     )  # fmt: skip
-    verb.add_argument("--timeout", metavar="SECONDS", type=int, default=60, help="for one question (default: 60)")
+    verb.add_argument("--timeout", metavar="SECONDS", type=int, default=60, help="per model answer (default: 60)")
 
 
 @runtime_checkable

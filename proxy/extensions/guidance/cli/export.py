@@ -13,10 +13,10 @@ examples:
   toolcall-proxy export --config config.yaml --format openai --final
   toolcall-proxy export --config config.yaml --format openai --with-http
 
-The list goes to standard output. Standard error lists each rule that a vendor's dialect cannot express.
-The proxy still validates by the whole schema (docs/guidance.md). `--final` prints the final outputs (routes with
-`upstream: none`) in place of the tools: `response_format` of OpenAI, `output_format` of Anthropic, `response_schema` of
-Gemini, strict if possible.
+The list goes to standard output. Standard error names each rule of a schema that the vendor's format cannot express.
+The proxy still validates with the whole schema (docs/guidance.md). With --final, the list has schemas of final answers
+instead of tools: of the routes with `upstream: none`. They are for `response_format` of OpenAI, `output_format` of
+Anthropic, or `response_schema` of Gemini, and strict if possible.
 
 exit codes: 0 success, 1 some tools cannot be exported, 2 an error in the config or the tool
 """
@@ -29,12 +29,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb = subparsers.add_parser(
         "export",
         help="print your tools as OpenAI, Anthropic, Gemini or MCP definitions",
-        description="Prints the tools of a config in a vendor's format.",
+        description="Print the tools of a config in a vendor's format.",
         epilog=EPILOG,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
-    verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="the vendor")
-    verb.add_argument("--final", action="store_true", help="the final outputs, for the vendor's structured outputs")
+    verb.add_argument("-f", "--format", required=True, choices=FORMATS, help="the vendor's format")
+    verb.add_argument("--final", action="store_true", help="print schemas of final answers instead of tools")
     verb.add_argument(
         "--with-http", action="store_true", help="also print the method and URL of each tool at this proxy"
     )

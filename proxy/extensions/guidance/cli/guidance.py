@@ -82,11 +82,11 @@ EPILOG: Final = """\
 examples:
   toolcall-proxy guidance --config config.yaml
   toolcall-proxy guidance --config config.yaml --tool weather > prompt.txt
-  toolcall-proxy guidance --config config.yaml --watch prompt.txt    writes it again after each change of the config
+  toolcall-proxy guidance --config config.yaml --watch prompt.txt    updates it after each change of the config
 
-The text begins with the ReAct header and the type rules. Each tool follows with its arguments, and with right and wrong
-calls made from its schema. The command contacts nothing. A running proxy serves the same at /-/guidance
-(docs/guidance.md).
+The text begins with rules for every tool: work step by step (ReAct), and write JSON types correctly. Each tool follows
+with its arguments, and with right and wrong calls made from its schema. The command contacts no server. The operator's
+port of a running proxy serves the same text at /-/guidance (docs/guidance.md).
 
 exit codes: 0 success, 2 an error in the config or the tool
 """
@@ -97,7 +97,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb = subparsers.add_parser(
         "guidance",
         help="print prompt text that helps models call your tools",
-        description="Prints the text that a model should read before it calls the tools of a config.",
+        description="Print text for a model's prompt, about how to call the tools of a config.",
         epilog=EPILOG,
     )
     verb.add_argument("-c", "--config", required=True, metavar="CONFIG", help="the config file")
@@ -106,9 +106,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     verb.add_argument("-t", "--tool", metavar="TOOL", action="append", help="only this tool; may be repeated")
     verb.add_argument(
-        "--watch", metavar="FILE", type=Path, help="write to this file, and again after each change of the config"
+        "--watch", metavar="FILE", type=Path, help="write to this file, and update it after each change of the config"
     )
-    verb.add_argument("--max-chars", type=_read_length, metavar="N", help="the longest text (default: the config's)")
+    verb.add_argument("--max-chars", type=_read_length, metavar="N", help="write at most N characters")
 
 
 def _read_length(text: str) -> int:

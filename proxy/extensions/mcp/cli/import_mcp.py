@@ -10,7 +10,7 @@ from proxy.extensions.operations.cli.import_ import add_import_arguments, import
 
 def register(kinds: Any) -> None:
     """Describes the kind of source."""
-    mcp = kinds.add_parser("mcp", help="an MCP server, by its list of tools")
+    mcp = kinds.add_parser("mcp", help="an MCP server at a URL")
     mcp.add_argument("source", metavar="URL", help="the server's address, such as http://127.0.0.1:8000/mcp")
     add_import_arguments(mcp)
 

@@ -25,27 +25,27 @@ def register(kinds: Any) -> None:
     """Describes the kind of source."""
     from proxy.extensions.mcp.importing.client_entries import CLIENTS
 
-    clients = kinds.add_parser("mcpservers", help="the servers that a client's config names (Claude, Cursor, VS Code)")
+    clients = kinds.add_parser("mcpservers", help="the servers in an MCP client's config (Claude, Cursor, VS Code)")
     clients.add_argument(
-        "source", metavar="FILE", type=Path, help="such as claude_desktop_config.json, .vscode/mcp.json or config.toml"
+        "source", metavar="FILE", type=Path, help="the client's config, such as claude_desktop_config.json"
     )
     clients.add_argument(
-        "--into", metavar="FOLDER", type=Path, default=Path(), help="the folder for the files (default: here)"
+        "--into", metavar="FOLDER", type=Path, default=Path(), help="write config.yaml into this folder (default: here)"
     )
-    clients.add_argument("--force", action="store_true", help="replace files that exist")
+    clients.add_argument("--force", action="store_true", help="replace an existing file")
     clients.add_argument(
-        "--client", choices=tuple(CLIENTS), default="", help="the client (default: by the file's name)"
+        "--client", choices=tuple(CLIENTS), default="", help="the client (default: guessed from the file)"
     )
     clients.add_argument(
         "--rewrite",
         action="store_true",
-        help="write nothing; print the client's config, with the proxy in front of each server",
+        help="write no file; print the client's config, with the proxy in front of each server",
     )
     clients.add_argument(
-        "--urls", action="store_true", help="with --rewrite: print URLs of a proxy that serves the written config"
+        "--urls", action="store_true", help="with --rewrite: print the URLs of a proxy that serves the written config"
     )
     clients.add_argument(
-        "--one", action="store_true", help="all servers behind one path, their tools under the servers' names"
+        "--one", action="store_true", help="serve all servers at one path; a server's name is the prefix of its tools"
     )
 
 

@@ -21,10 +21,10 @@ examples:
   toolcall-proxy install claude-code --project
 
 The client then starts each server behind the proxy (`toolcall-proxy stdio -- COMMAND ...`). A server at a URL is
-included if its headers are in the config or it runs on this machine. Other servers may need OAuth, which only the
-client can do: name such a server to include it. `toolcall-proxy uninstall CLIENT` undoes it.
+changed only if its headers are in the config, or if it runs on this machine. Other servers may need OAuth, which only
+the client can do: to change one anyway, name it as SERVER. `toolcall-proxy uninstall CLIENT` undoes the changes.
 
-exit codes: 0 success, 1 no server found, 2 the file cannot be read or written
+exit codes: 0 success, 1 no server to change, 2 the file cannot be read or written
 """
 
 
@@ -33,8 +33,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "install",
         help="put the proxy in front of the MCP servers in a client's config",
-        description="Edits the config of an MCP client, so that the proxy is in front of its servers. Everything else "
-        "in the file stays unchanged, and a copy is kept next to it.",
+        description="Put the proxy in front of the servers in the config of an MCP client. Everything else in\n"
+        "the file stays unchanged, and a copy is kept next to it.",
         epilog=_EPILOG,
     )
     add_client_arguments(parser)
@@ -47,8 +47,8 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", choices=tuple(CLIENTS), help=", ".join(CLIENTS))
     parser.add_argument("servers", metavar="SERVER", nargs="*", help="only these servers (default: all)")
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--file", metavar="FILE", type=Path, help="the client's config (default: the user's)")
-    place.add_argument("--project", action="store_true", help="the client's config in the current folder")
+    place.add_argument("--file", metavar="FILE", type=Path, help="edit this config (default: the user's)")
+    place.add_argument("--project", action="store_true", help="edit the client's config in the current folder")
 
 
 def read_chosen_file(args: argparse.Namespace) -> ClientFile:

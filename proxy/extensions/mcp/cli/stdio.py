@@ -32,8 +32,8 @@ EXIT_CONFIG: Final = 2
 _LINE: Final = 64 * 1024 * 1024
 
 DESCRIPTION: Final = """\
-Speaks MCP over stdin and stdout, for clients that start commands. Guards one MCP server: a command, a URL, or a route
-of a config. `toolcall-proxy install CLIENT` writes it into the client's config."""
+Speak MCP over stdin and stdout, for clients that start commands. Protect one MCP server: a command, a URL, or a route
+of a config. `toolcall-proxy install CLIENT` writes this command into the client's config."""
 
 EPILOG: Final = """\
 examples:
@@ -43,7 +43,7 @@ examples:
 
 Logs go to stderr (docs/mcp.md).
 
-exit codes: 0 the client closed its end, 1 it left requests without an answer, 2 the config has errors
+exit codes: 0 the client closed its end, 1 the same, but some requests got no answer, 2 usage or config error
 """
 
 
@@ -60,20 +60,20 @@ def register(subparsers: Any) -> None:
         "command",
         metavar="COMMAND",
         nargs=argparse.REMAINDER,
-        help="the command that starts the server; -- may precede",
+        help="the command that starts the server, preferably after --",
     )
     parser.add_argument("--config", metavar="FILE", help="a config with a route of `protocol: mcp`")
     parser.add_argument("--route", metavar="PATH", help="the MCP route, if the config has several")
-    parser.add_argument("--url", metavar="URL", help="no config: the MCP server at this URL")
-    add_header_option(parser, "send this with every request")
+    parser.add_argument("--url", metavar="URL", help="without a config: the MCP server at this URL")
+    add_header_option(parser, "send this header with every request; may be repeated")
     parser.add_argument(
         "--header-env",
         metavar="NAME=VARIABLE",
         action="append",
         default=[],
-        help="the same, with the value of an environment variable; other users can see a process's arguments",
+        help="the same with a variable's value, which other users cannot see in the process list; may be repeated",
     )
-    add_timeout_option(parser, "how long a tool may take (default: off for a command, 5m for a URL)")
+    add_timeout_option(parser, "limit each tool call (default: off for a command, 5m for a URL)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ examples:
   toolcall-proxy uninstall claude-desktop
   toolcall-proxy uninstall cursor github
 
-If nothing else has changed since `toolcall-proxy install`, the file becomes what it was, byte for byte.
+If nothing else has changed since `toolcall-proxy install`, this restores the file byte for byte.
 
 exit codes: 0 success, 1 no server has the proxy, 2 the file cannot be read or written
 """
@@ -24,7 +24,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "uninstall",
         help="undo `install`",
-        description="Removes the proxy from the config of an MCP client.",
+        description="Remove the proxy from the config of an MCP client.",
         epilog=_EPILOG,
     )
     add_client_arguments(parser)

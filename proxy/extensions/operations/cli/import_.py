@@ -58,7 +58,7 @@ examples:
 
 The result is an ordinary config: edit it, check it, serve it (docs/http-apis.md).
 
-exit codes: 0 written, 1 the source has nothing to validate, 2 it could not be read or written
+exit codes: 0 success, 1 the source has no tool to validate, 2 the source cannot be read, or a file cannot be written
 """
 
 
@@ -66,9 +66,9 @@ def register(subparsers: Any) -> None:
     """Describes the verb and its arguments."""
     verb = subparsers.add_parser(
         "import",
-        help="write a config for tools that describe themselves",
-        description="Reads an OpenAPI description, or an MCP server's list of tools. Writes config.yaml, a schema "
-        "for each tool below schemas/, and imported.json, which `check --live` compares with.",
+        help="write a config from an OpenAPI description or for MCP servers",
+        description="Write config.yaml for existing tools. `openapi` and `mcp` also write a schema for each tool\n"
+        "into schemas/, and imported.json, so that `check --live` can find later changes.",
         epilog=_EPILOG,
     )
     kinds = verb.add_subparsers(dest="kind", metavar="KIND", required=True)
@@ -79,10 +79,10 @@ def register(subparsers: Any) -> None:
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     """Describes the arguments of every kind of source."""
     parser.add_argument(
-        "--into", metavar="FOLDER", type=Path, default=Path(), help="the folder for the files (default: here)"
+        "--into", metavar="FOLDER", type=Path, default=Path(), help="write the files into this folder (default: here)"
     )
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
-    add_header_option(parser, "send this header with the request; it is never stored")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
+    add_header_option(parser, "send this header with the request; it is not stored")
 
 
 def run(args: argparse.Namespace) -> int:

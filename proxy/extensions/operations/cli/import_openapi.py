@@ -31,12 +31,13 @@ def register(kinds: Any) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="take only this operation: an operationId or 'POST /path', * for anything; may be repeated",
+        help="import only this operation: an operationId or 'POST /path', * as a wildcard; may be repeated",
     )
-    openapi.add_argument("--relay", action="store_true", help="forward operations that cannot be validated")
+    unvalidated = "forward operations that cannot be validated, instead of answering 501"
+    openapi.add_argument("--relay", action="store_true", help=unvalidated)
     openapi.add_argument(
         "--as", dest="serve_as", choices=("http", "mcp"), default="http",
-        help="serve them under their own paths and names (http, the default), or as the tools of an MCP server",
+        help="serve operations at their own paths (http, the default), or as MCP tools (mcp)",
     )  # fmt: skip
     add_import_arguments(openapi)
 

@@ -29,16 +29,16 @@ _WAITING: Final = 3
 _MOST_JOBS: Final = 64
 
 EPILOG: Final = """\
-CALLS.jsonl is a file that `record` has written, also gzipped. Each line is validated by the old and by the new config,
-without hooks and corrections. A newly rejected call is counted once under each of its new errors. A line counts as
-`cannot tell` if the new schema checks a property that its placeholders do not keep.
+CALLS.jsonl is a file that `record` has written, also gzipped. Each call is validated with the old and the new config,
+without hooks and corrections. A newly rejected call counts under each of its new errors. `record` may replace texts by
+placeholders: if the new schema checks a detail that they do not keep, the call counts as `cannot tell`.
 
 examples:
   toolcall-proxy diff old/config.yaml config.yaml calls.jsonl
   git worktree add old main && toolcall-proxy diff old/config.yaml config.yaml calls.jsonl --format markdown
   toolcall-proxy diff old/config.yaml config.yaml calls.jsonl.gz --jobs 4      millions of lines, four processes
 
---format json prints one object (schemas/verbs/diff.schema.json); every format has the same exit codes.
+--format json prints one object (schemas/verbs/diff.schema.json). All formats have the same exit codes.
 
 exit codes: 0 success, 1 more changes of the kinds in --fail-on than --allow, 2 unusable input
 """
@@ -49,21 +49,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     verb = subparsers.add_parser(
         "diff",
         help="compare two configs on recorded calls",
-        description="Show the recorded calls that a changed config validates with another result.",
+        description="Compare two configs: count the recorded calls that get another result.",
         epilog=EPILOG,
     )
     verb.add_argument("old", metavar="OLD", help="the config in use")
     verb.add_argument("new", metavar="NEW", help="the changed config")
     verb.add_argument("calls", metavar="CALLS.jsonl", help="recorded calls, also gzipped; - for standard input")
-    verb.add_argument("--format", choices=tuple(_FORMATS), default="text", help="the format of the output")
+    verb.add_argument("--format", choices=tuple(_FORMATS), default="text", help="output format (default: text)")
     verb.add_argument(
         "--fail-on",
         metavar="KINDS",
         default=_FAIL_ON,
         help=f"kinds of changes that cause exit code 1 (default: {_FAIL_ON})",
     )
-    verb.add_argument("--allow", metavar="N|N%", default="0", help="how many of these are allowed (default 0)")
-    verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="the number of processes (default 1)")
+    verb.add_argument("--allow", metavar="N|N%", default="0", help="allow N of these changes (default 0)")
+    verb.add_argument("--jobs", metavar="N", type=read_jobs, default=1, help="use N processes (default 1)")
 
 
 def read_jobs(text: str) -> int:

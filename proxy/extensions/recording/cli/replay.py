@@ -36,30 +36,30 @@ _ON: Final = {"on": True, "off": False}
 EPILOG: Final = """\
 each line of the input is one call:
   {"id": 1, "schema": {"properties": {"lat": {"type": "number"}}}, "sent": "{\\"lat\\": \\"48.85\\"}"}
-`sent` is the raw text of the arguments, exactly as the model wrote it; `tool` (a name for the answer) may be added.
+`sent` is the raw text of the arguments, exactly as the model wrote it. `tool` (a name for the answer) is optional.
 
-each line of the output is its result:
+each line of the output is a result:
   {"id": 1, "decision": "forward", "arguments": {"lat": 48.85},
    "repairs": [{"rule": "string_to_number", "path": "/lat"}], "errors": [], "content": null}
-or, if rejected, `arguments` is null, and `content` is the text for the model.
+If the call is rejected, `arguments` is null, and `content` is the text for the model.
 
 examples:
-  toolcall-proxy replay calls.jsonl > judged.jsonl
+  toolcall-proxy replay calls.jsonl > results.jsonl
   toolcall-proxy replay --level lenient --rule yes_no=off calls.jsonl.gz
   zcat calls.jsonl.gz | toolcall-proxy replay - | grep '"reject"'
 
-with --second-opinion, a line gets a `second_opinion` if jsonschema or fastjsonschema disagrees about `sent`:
+with --second-opinion, a result has `second_opinion` if jsonschema or fastjsonschema disagrees with the proxy on `sent`:
   {"verdict": "invalid", "judge": "jsonschema", "place": "/properties/lat/maximum"}
 
-with --config each line is a recorded call (`record` in the config). It is validated through its route, as the first of
-its conversation, without hooks and corrections. A table on stderr has the results:
-  toolcall-proxy replay --config config.yaml calls.jsonl > judged.jsonl
+with --config, each line is a call that `record` has written. It is validated through its route, as the first call of
+its conversation, without hooks and corrections. --level, --rule and --second-opinion have no effect:
+  toolcall-proxy replay --config config.yaml calls.jsonl > results.jsonl
 
---format text prints a readable line for each call. The exit codes are the same. Wrong lines and tables go to stderr.
-schemas/verbs/replay.schema.json describes the lines of JSON.
+--format text prints a readable line for each call. With --config, a table of all results goes to stderr. Lines without
+a call are also reported there. schemas/verbs/replay.schema.json describes the lines of JSON.
 
-exit codes: 0 success, 1 a verdict differs from the recorded one, or the validators differ, 2 a line is not a case
-(named on stderr; the others are validated)
+exit codes: 0 success, 1 a result differs from the recorded one, or the validators differ, 2 usage or config error, or
+a line without a call
 """
 
 
@@ -67,8 +67,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describes the verb's arguments."""
     verb = subparsers.add_parser(
         "replay",
-        help="validate recorded calls, one JSON line each",
-        description="Validates recorded calls, each with its schema, and prints one line of JSON for each.",
+        help="validate calls from a file, one JSON line each",
+        description="Validate calls, each with the schema in its line, and print one line of JSON for each.",
         epilog=EPILOG,
     )
     verb.add_argument("cases", metavar="CASES.jsonl", help="the calls, also gzipped; - for standard input")
@@ -81,16 +81,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="switch one repair rule on or off at every level; may be repeated",
     )
 
+    verb.add_argument("--config", metavar="CONFIG", help="validate calls that `record` has written, with this config")
     verb.add_argument(
-        "--config", metavar="CONFIG", help="validate recorded calls (`record`) with this config, through their routes"
-    )
-    verb.add_argument(
-        "--format", choices=("text", "json"), default="json", help="JSON lines, or lines for people (default: json)"
+        "--format", choices=("text", "json"), default="json", help="JSON lines, or readable lines (default: json)"
     )
     verb.add_argument(
         "--second-opinion",
         action="store_true",
-        help="also validate with jsonschema or fastjsonschema, and show the differences",
+        help="also validate with jsonschema or fastjsonschema, and report where they disagree",
     )
 
 
