@@ -7,16 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.kinds import (
+    DURATION,
+    HEADER_NAME,
+    PATH,
+    SIZE,
+    SOME_TEXT,
+    WORD,
+    ConfigKey,
+    choice,
+    list_of,
+    mapping,
+    member,
+    number,
+    text,
+)
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.network import is_unencrypted
-from proxy.config.sections.units import read_seconds, read_size
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import Headers, JsonValue
+from proxy.core.model.values import Headers
 
 SECTION: Final = "callout"
 # The most bytes of a service's answer: reading more of them would keep other calls waiting.
@@ -32,9 +46,8 @@ class CalloutPoint(StrEnum):
 
 @value_class
 class CalloutSettings:
-    """One service and the calls that it decides about. `routes` and `tools` are empty for all of them; `tools` are
-    patterns of names. `sent` are the headers of each question, `headers` the names of the client's headers in it.
-    `max_answer` bounds the service's answer, `max_shown` the tool's, both in bytes."""
+    """One service, as `KEYS` describes it. `routes` and `tools` are empty for all; `sent` are the headers of each
+    question."""
 
     name: str
     upstream: str
@@ -60,6 +73,53 @@ class CalloutSettings:
         return point in self.at and (not self.tools or any(fnmatchcase(tool, pattern) for pattern in self.tools))
 
 
+_NAMES: Final = list_of(WORD, minItems=1)
+_CALLOUT: Final = mapping(
+    CalloutSettings,
+    ConfigKey(
+        "name",
+        text(pattern="^[A-Za-z0-9_.-]{1,64}$", x_expects="letters, digits, '.', '_' and '-'"),
+        "Its name in logs and metrics.",
+    ),
+    ConfigKey(
+        "upstream", SOME_TEXT, "The service's upstream; its `headers` carry a token, its `tls` a client certificate."
+    ),
+    ConfigKey("path", PATH, "The path of the questions, after the upstream's url."),
+    ConfigKey(
+        "at",
+        list_of(member(CalloutPoint), minItems=1, uniqueItems=True),
+        "When it gets questions: `before_call`, `after_answer`, or both.",
+    ),
+    ConfigKey("routes", _NAMES, "Names of the routes whose calls it decides about. Default: all.", default=None),
+    ConfigKey("tools", _NAMES, "Names of tools, or patterns such as `pay_*`. Default: all.", default=None),
+    ConfigKey(
+        "headers",
+        list_of(HEADER_NAME, lambda names: tuple(name.lower() for name in names)),
+        "Headers of the client that it sees.",
+    ),
+    ConfigKey("timeout", DURATION, "For one question, with the wait for a place among `concurrency`."),
+    ConfigKey(
+        "on_failure",
+        choice("closed", "open"),
+        "When it fails: `closed` refuses the call or the answer, `open` lets it through.",
+    ),
+    ConfigKey(
+        "concurrency", number(minimum=1, maximum=10_000), "Questions at a time; further ones wait within `timeout`."
+    ),
+    ConfigKey("max_answer", SIZE, "The longest answer of the service; at most 1MiB."),
+    ConfigKey("max_shown", SIZE, "The longest answer of a tool that it sees; a longer one counts as a failure."),
+    description="One service.",
+    required=["name", "upstream"],
+)
+_CALLOUTS: Final = ConfigKey(
+    SECTION,
+    list_of(_CALLOUT, x_expects="a list of call-outs, each with `name` and `upstream`"),
+    "HTTP services that decide about calls and answers, in order (docs/callout.md).",
+    default=[],
+)
+KEYS: Final = {"": mapping(None, _CALLOUTS)}
+
+
 def read_callouts(context: Context, upstreams: Mapping[str, UpstreamConfig]) -> tuple[CalloutSettings, ...]:
     """Reads the services, in order."""
     entries, known = context.structure.entry(SECTION), context.names("upstreams")
@@ -67,7 +127,7 @@ def read_callouts(context: Context, upstreams: Mapping[str, UpstreamConfig]) -> 
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if not isinstance(entry, dict) or not {"name", "upstream"} <= entry.keys():
             continue
-        made, at = _read_callout(entry), (SECTION, index)
+        made, at = _CALLOUT.read(entry), (SECTION, index)
         if made.name in found:
             context.mistake((*at, "name"), f"two call-outs have the name {made.name!r}", "give each another name")
         if made.max_answer > MOST_ANSWER:
@@ -89,20 +149,6 @@ def read_callouts(context: Context, upstreams: Mapping[str, UpstreamConfig]) -> 
     return tuple(found.values())
 
 
-def _read_callout(written: Mapping[str, JsonValue]) -> CalloutSettings:
-    readers = {
-        **dict.fromkeys(("name", "upstream", "path", "on_failure"), reveal),
-        **dict.fromkeys(("routes", "tools"), lambda value: tuple(map(reveal, value))),
-        "headers": lambda value: tuple(reveal(name).lower() for name in value),
-        "at": lambda value: tuple(map(CalloutPoint, value)),
-        "timeout": read_seconds,
-        "max_answer": read_size,
-        "max_shown": read_size,
-    }
-    made: dict[str, Any] = {key: readers[key](value) if key in readers else value for key, value in written.items()}
-    return CalloutSettings(**made)
-
-
 def check_callouts(context: Context, routes: tuple[RouteEntry, ...]) -> None:
     """Reports routes and tools that do not exist, and routes on which no call is checked."""
     entries = context.structure.entry(SECTION)
@@ -111,21 +157,21 @@ def check_callouts(context: Context, routes: tuple[RouteEntry, ...]) -> None:
         if not isinstance(entry, dict):
             continue
         names = [reveal(name) for name in entry.get("routes", ())]
-        for number, name in enumerate(names):
+        for place, name in enumerate(names):
             if name in calling:
                 continue
             is_relayed = any(route.name == name for route in routes)
             problem = f"no call is checked on route {name!r}" if is_relayed else f"unknown route {name!r}"
             hint = suggest_word(name, calling) or f"routes with calls: {join_words(calling)}"
-            context.mistake((SECTION, index, "routes", number), problem, hint)
+            context.mistake((SECTION, index, "routes", place), problem, hint)
         covered = [route for name, route in calling.items() if not names or name in names]
         tools = {tool for route in covered for tool in route.tools}
         if any(route.listed is not None for route in covered):
             continue  # its server names further tools later
-        for number, pattern in enumerate(map(reveal, entry.get("tools", ()))):
+        for place, pattern in enumerate(map(reveal, entry.get("tools", ()))):
             if covered and not any(fnmatchcase(tool, pattern) for tool in tools):
                 hint = suggest_word(pattern, tools) or f"known: {join_words(sorted(tools))}"
-                context.mistake((SECTION, index, "tools", number), f"no tool is called {pattern!r}", hint)
+                context.mistake((SECTION, index, "tools", place), f"no tool is called {pattern!r}", hint)
 
 
 def find_callouts(config: Config) -> Sequence[CalloutSettings]:

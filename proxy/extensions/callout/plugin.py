@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proxy.plugin import ExtendsCalls
 
 if TYPE_CHECKING:
+    from proxy.config.keys.kinds import Kind
     from proxy.config.model import Config, RouteEntry
     from proxy.core.model.values import CheckedCall, Headers, JsonValue
     from proxy.extensions.callout.callout_section import CalloutSettings
@@ -21,6 +22,11 @@ class CalloutPlugin(ExtendsCalls):
     name = "callout"
     adds = "HTTP services in any language that allow, refuse or replace calls, and mask or refuse answers"
     sections = ("callout",)
+
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.callout.callout_section import KEYS
+
+        return KEYS
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.callout.callout_client import METRICS
