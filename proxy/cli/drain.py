@@ -119,8 +119,7 @@ examples:
   toolcall-proxy drain                                    the proxy on this machine, with the config's drain time
   toolcall-proxy drain --admin unix:/run/proxy/admin.sock --seconds 10
 
-If the config has an `admin.token`, pass the token with --token-file, with --config, or in the variable
-{TOKEN_VARIABLE}. The proxy does not exit.
+If the config has an `admin.token`, pass it with --token-file, --config, or the variable {TOKEN_VARIABLE}.
 
 exit codes: 0 success, 1 not drained within --timeout, no answer within --wait, or a wrong token, 2 usage error
 """
@@ -131,7 +130,8 @@ def register(subparsers: Any) -> None:
     verb = subparsers.add_parser(
         "drain",
         help="let a running proxy finish its calls (for a preStop hook)",
-        description="Make a running proxy reject new calls after --seconds, and wait until it has finished the others.",
+        description="Make a running proxy reject new calls after --seconds, and wait until the others have finished.\n"
+        "The proxy does not exit.",
         epilog=EPILOG,
     )
     verb.add_argument("--seconds", metavar="N", type=float, help="accept calls for N seconds (default: `drain.serve`)")

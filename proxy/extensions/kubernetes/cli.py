@@ -28,7 +28,7 @@ examples:
   helm install weather ./chart --post-renderer toolcall-proxy --post-renderer-args --config=config.yaml
                                   Helm 4 with the plug-in helm/post-renderer; for Helm 3, put the command into a script
 
-The config needs these keys to work in a pod:
+The config needs these keys, with any ports:
   listen: 0.0.0.0:8080
   admin: {listen: "127.0.0.1:8081", probes: "0.0.0.0:9091"}
   drain: {serve: 15s, finish: 30s, stay_ready: on}

@@ -14,8 +14,8 @@ examples:
   toolcall-proxy export --config config.yaml --format openai --with-http
 
 The list goes to standard output. Standard error names each rule of a schema that the vendor's format cannot express.
-The proxy still validates with the whole schema (docs/guidance.md). With --final, the list has schemas of final answers
-instead of tools: of the routes with `upstream: none`. They are for `response_format` of OpenAI, `output_format` of
+The proxy still validates with the whole schema (docs/guidance.md). With --final, the list has the schemas of final
+answers (routes with `upstream: none`) instead of tools. They are for `response_format` of OpenAI, `output_format` of
 Anthropic, or `response_schema` of Gemini, and strict if possible.
 
 exit codes: 0 success, 1 some tools cannot be exported, 2 an error in the config or the tool
