@@ -25,9 +25,9 @@ examples:
   toolcall-proxy pin config.yaml --route /mcp --only search   approve one tool of one route
 
 The file is `pins.file` in the config (default: tools.lock). It has the definition and a digest of each tool that an MCP
-server lists, and of each HTTP operation (`request`, or from an OpenAPI document). Review the file's changes, and keep it
-with the config. `pins: {changed: warn | hide | refuse}` decides what happens to a tool whose definition differs from the
-file (docs/access.md).
+server lists, and of each HTTP operation (`request`, or from an OpenAPI document). Review the file's changes, and keep
+it with the config. `pins: {changed: warn | hide | refuse}` decides what happens to a tool whose definition differs from
+the file (docs/access.md).
 The command contacts each server in the same way as calls do.
 
 exit codes: 0 success, 1 differences found (--check), 2 a server or a file cannot be read
