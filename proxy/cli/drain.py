@@ -131,7 +131,7 @@ def register(subparsers: Any) -> None:
         "drain",
         help="let a running proxy finish its calls (for a preStop hook)",
         description="Make a running proxy reject new calls after --seconds, and wait until the others have finished.\n"
-        "The proxy does not exit.",
+        "It waits for `drain.finish` at most. The proxy does not exit.",
         epilog=EPILOG,
     )
     verb.add_argument("--seconds", metavar="N", type=float, help="accept calls for N seconds (default: `drain.serve`)")
