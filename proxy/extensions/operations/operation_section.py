@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.kinds import PATH, SOME_TEXT, ConfigKey, Kind, choice, list_of, mapping, name_kind, text
 from proxy.config.mistakes import ConfigError, split_url, suggest_word
 from proxy.config.policies import Written
 from proxy.config.schemas import FoundSchema, ReadSchema, SchemaPlace, SourceProblem, word_error
@@ -35,6 +36,103 @@ from proxy.extensions.operations.core.openapi_schema import OpenApiError
 
 if TYPE_CHECKING:
     from proxy.plugin import WrittenRoute
+
+# --- the keys ---------------------------------------------------------------------------------------------------------
+_YES: Final = Kind({"type": "boolean"})
+_STYLE: Final = ConfigKey(
+    "style",
+    choice("simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject", "json"),
+    "How a list or an object is written (OpenAPI 3.1.1, Style Values); `json`: as JSON text.",
+    default=None,
+)
+_EXPLODE: Final = ConfigKey(
+    "explode",
+    _YES,
+    "Gives each item of a list a separate name. Default: on for `form` and `deepObject`.",
+    default=None,
+)
+_NEEDS_NAME: Final[list[JsonValue]] = ["name", "in"]
+_JUDGED: Final = mapping(
+    Parameter,
+    ConfigKey("name", SOME_TEXT, "Its name; of a path parameter the one in braces."),
+    ConfigKey("in", choice("path", "query"), "Its place: `path` or `query`.", default=None),
+    ConfigKey("required", _YES, "Rejects a request without it. In the path it is always present."),
+    _STYLE,
+    _EXPLODE,
+    ConfigKey("schema", Kind({}), "The JSON Schema of its value."),
+    required=_NEEDS_NAME,
+)
+_PARAMETER: Final = mapping(
+    Parameter,
+    ConfigKey("name", SOME_TEXT, "Its name in the request; of a path parameter the one in braces."),
+    ConfigKey("in", choice(*STYLES), "Its place; `form` and `file` are fields of a form.", field="place"),
+    ConfigKey("argument", SOME_TEXT, "Its name among the tool's arguments. Default: the same.", default=None),
+    ConfigKey("required", _YES, "A request needs it; the tool's schema says so to the model."),
+    _STYLE,
+    _EXPLODE,
+    ConfigKey("empty", _YES, "Reads an empty text as no value."),
+    make=dict,
+    required=_NEEDS_NAME,
+)
+_REQUEST: Final = mapping(
+    RequestTemplate,
+    ConfigKey(
+        "method", choice("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD"), "The method of the request.", default="POST"
+    ),
+    ConfigKey("path", PATH, "The path, with its parameters in braces."),
+    ConfigKey(
+        "parameters",
+        list_of(_PARAMETER, minItems=1),
+        "The arguments outside a JSON body; those in the path need no entry.",
+        default=None,
+        is_read=False,
+    ),
+    ConfigKey(
+        "body",
+        replace(
+            text(
+                pattern=r"^(json|form|multipart|none|[\w.-]+/[\w.-]+\+json)$",
+                x_expects="json, form, multipart, none or a media type that ends in +json",
+            ),
+            read=lambda written: BODIES.get(reveal(written), reveal(written)),
+        ),
+        "How other arguments are sent: `json`, `form`, `multipart`, or another JSON media type; `none`: no body.",
+        default="none",
+    ),
+    ConfigKey(
+        "body_argument",
+        SOME_TEXT,
+        "The argument that is the whole body, where its members are not arguments.",
+        default=None,
+    ),
+    ConfigKey("body_required", _YES, "Sends an empty body if a request has no members for it."),
+    ConfigKey(
+        "credentials",
+        list_of(SOME_TEXT, frozenset, minItems=1, uniqueItems=True),
+        "Names of the query that nothing judges.",
+        default=None,
+    ),
+    make=dict,
+    required=["path"],
+)
+_REQUEST_KIND: Final = name_kind(
+    "request",
+    "Request",
+    _REQUEST,
+    "How arguments become an HTTP request. A route with `tool` then takes that request itself; `{tool}` and `dispatch` "
+    "take the arguments by the tool's name (docs/http-apis.md).",
+)
+KEYS: Final = {
+    "tool": mapping(None, ConfigKey("request", _REQUEST_KIND)),
+    "route": mapping(
+        None,
+        ConfigKey(
+            "parameters",
+            list_of(_JUDGED, minItems=1),
+            "The path and query parameters of a tool without `request`, as in OpenAPI.",
+        ),
+    ),
+}
 
 # --- reads the parameters that a route judges besides the body --------------------------------------------------------
 _JUDGING = (QueryPolicy.JUDGE, QueryPolicy.STRICT)
@@ -108,7 +206,6 @@ class ChannelReader:
         return JudgedParameter(parameter, check, parameter.name)
 
 
-# --- reads a tool's `request` -----------------------------------------------------------------------------------------
 # --- takes an operation out of an OpenAPI description -----------------------------------------------------------------
 def read_operation(document: JsonValue, name: str, provided: frozenset[str]) -> FoundSchema | SourceProblem:
     """The operation called `name`: an `operationId`, or a method and a path. The path of its request is behind that
@@ -139,37 +236,20 @@ def read_request(context: Context, at: Pointer, written: Written) -> RequestTemp
     own = [
         Parameter(name, "path", True, True, "simple", False, argument=name) for name in in_braces if name not in named
     ]
-    body = reveal(written.get("body", "none"))
     if len(context.mistakes) > before:
         return None
-    return RequestTemplate(
-        reveal(written.get("method", "POST")),
-        path,
-        (*own, *parameters),
-        BODIES.get(body, body),
-        reveal(written.get("body_argument", "")),
-        read_switch(written.get("body_required", False)),
-        frozenset(reveal(name) for name in written.get("credentials", ())),
-    )
+    return RequestTemplate(**{"method": "POST", **_REQUEST.read(written), "parameters": (*own, *parameters)})
 
 
 def _read_parameter(context: Context, at: Pointer, written: Written) -> Parameter:
-    name, place = reveal(written["name"]), cast(In, reveal(written["in"]))
-    style = reveal(written.get("style", USUAL_STYLE[place]))
+    made = _PARAMETER.read(written)
+    name, place = made["name"], cast(In, made["place"])
+    style = made.setdefault("style", USUAL_STYLE[place])
     if style not in STYLES[place]:
         context.mistake(
             (*at, "style"), f"no style of a {place} parameter: {style!r}", f"known: {', '.join(STYLES[place])}"
         )
     if place == "header" and name.lower() in NO_ARGUMENTS:
         context.mistake((*at, "name"), f"the header {name!r} is not an argument", "leave it out; `headers` can set it")
-    explode = written.get("explode", style in ("form", "deepObject"))
-    return Parameter(
-        name,
-        place,
-        True,
-        place == "path" or read_switch(written.get("required", False)),
-        style,
-        read_switch(explode),
-        argument=reveal(written.get("argument", name)),
-        empty=read_switch(written.get("empty", False)),
-    )
+    usual = {"argument": name, "explode": style in ("form", "deepObject")}
+    return Parameter(**{**usual, **made, "required": place == "path" or made.get("required", False)}, schema=True)

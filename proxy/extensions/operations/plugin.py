@@ -35,6 +35,11 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
     call_keys = ("parameters",)
     adapters = ("http",)
 
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.operations.operation_section import KEYS
+
+        return KEYS
+
     def load_verb(self, verb: str) -> Verb:
         from proxy.extensions.operations.cli import import_
 
