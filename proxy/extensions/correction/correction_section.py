@@ -7,17 +7,34 @@ and does not fail while serving, and a reload notices an edited prompt.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from proxy.config.context import Context, read_named_text
 from proxy.config.files.secrets import reveal, reveal_all
 from proxy.config.files.source import Files
+from proxy.config.keys.kinds import (
+    DURATION,
+    HEADER_NAME,
+    PATH,
+    POINTER,
+    SIZE,
+    SOME_TEXT,
+    SWITCH,
+    ConfigKey,
+    Kind,
+    decimal,
+    list_of,
+    mapping,
+    member,
+    name_kind,
+    number,
+)
 from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.network import is_unencrypted
-from proxy.config.sections.units import read_seconds, read_size, read_switch
+from proxy.config.sections.units import read_switch
 from proxy.core.display.graphemes import find_placeholders
-from proxy.core.json.jsontext import make_decimal
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.correction.core.settings import (
     NEEDED,
@@ -38,24 +55,43 @@ Written = Mapping[str, JsonValue]
 _SECTION: Final = "correction"
 
 
-def _convert(value: Written, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments for the keys that are present, each converted by its function."""
-    return {key: read(value[key]) for key, read in fields.items() if key in value}
-
-
 # --- the policy key ---------------------------------------------------------------------------------------------------
-def read_correction_policy(value: Written) -> CorrectionPolicy | None:
-    """Reads which corrections a tool's calls may get; None if they are the default."""
-    fields = {
-        "validation_feedback": read_switch,
-        "semantic_retry": read_switch,
-        "max_attempts": int,
-        "trajectory": read_switch,
-        "independent_steps": read_switch,
-        "scope": Scope,
-    }
-    made = CorrectionPolicy(**_convert(value, fields))
+_ONE_OR_TWO: Final = number(minimum=1, maximum=2, x_expects="1 or 2")
+_POLICY: Final = mapping(
+    CorrectionPolicy,
+    ConfigKey("validation_feedback", SWITCH, "Layer 3: asks about arguments that the schema or the tool refused."),
+    ConfigKey(
+        "semantic_retry",
+        SWITCH,
+        "Layer 4: where layer 3 has no answer, asks with what the user wants and earlier calls gave.",
+    ),
+    ConfigKey("max_attempts", _ONE_OR_TWO, "The most questions per layer and call."),
+    ConfigKey(
+        "trajectory",
+        SWITCH,
+        "Remembers the user's wish and delivered results for layer 4, in this process and without secrets.",
+    ),
+    ConfigKey("independent_steps", SWITCH, "Asks layer 4 also if no earlier result is known."),
+    ConfigKey(
+        "scope",
+        member(Scope),
+        "The places that a correction may change: those that the failure names, or all if it names none (`failing`); "
+        "always all (`any`). Default: `failing` for layer 3, `any` for layer 4.",
+    ),
+)
+
+
+def _read_policy(written: Written) -> CorrectionPolicy | None:
+    made: CorrectionPolicy = _POLICY.read(written)
     return None if made == CorrectionPolicy() else made
+
+
+_CORRECT: Final = name_kind(
+    "correct",
+    "Correct",
+    replace(_POLICY, read=_read_policy),
+    "Asks a model for a right call in place of a failed one (docs/correction.md). Needs the section `correction`.",
+)
 
 
 def check_correct(context: Context, entries: tuple[RouteEntry, ...]) -> None:
@@ -93,6 +129,124 @@ def _find_void(policy: CorrectionPolicy) -> str:
 
 
 # --- the section ------------------------------------------------------------------------------------------------------
+_LEAST_ONE: Final = number(minimum=1)
+_BUDGET: Final = mapping(
+    CorrectionBudget,
+    ConfigKey("per_call", number(minimum=1, maximum=4, x_expects="1 to 4"), "About one call."),
+    ConfigKey(
+        "per_conversation",
+        _LEAST_ONE,
+        "In one conversation. A conversation that is known only by its client's address has no such budget.",
+    ),
+    ConfigKey("per_hour", _LEAST_ONE, "In one hour."),
+    ConfigKey(
+        "tokens_per_hour",
+        _LEAST_ONE,
+        "Tokens asked and answered in one hour, by the endpoint's `usage`. Default: any number.",
+    ),
+)
+_SOURCE: Final = mapping(
+    None,
+    ConfigKey("header", HEADER_NAME, "The name of a header."),
+    ConfigKey("meta", SOME_TEXT, "A key of `_meta`."),
+    ConfigKey("body", POINTER, "A place in the body."),
+    description="A place in the request.",
+    minProperties=1,
+    maxProperties=1,
+    x_expects="one of header, meta and body",
+)
+
+
+def _read_source(written: Written) -> tuple[str, str]:
+    ((kind, name),) = written.items()
+    return kind, reveal(name).lower() if kind == "header" else reveal(name)
+
+
+_TRAJECTORY: Final = mapping(
+    TrajectoryLimits,
+    ConfigKey("steps", number(minimum=1, maximum=50), "Its last delivered calls."),
+    ConfigKey(
+        "max_chars", number(minimum=1, maximum=100_000), "Characters of one result, and of one call's arguments."
+    ),
+    ConfigKey("conversations", _LEAST_ONE, "How many conversations."),
+    ConfigKey("ttl", DURATION, "How long after the last call."),
+)
+_PROMPTS: Final = mapping(
+    None,
+    ConfigKey(
+        "validation_feedback",
+        SOME_TEXT,
+        "For layer 3; must hold `{{arguments}}`, `{{error}}` and `{{schema}}`. Default: the bundled one.",
+    ),
+    ConfigKey(
+        "semantic_retry",
+        SOME_TEXT,
+        "For layer 4; must hold `{{arguments}}`, `{{error}}`, `{{query}}` and `{{trajectory}}`. Default: the bundled "
+        "one.",
+    ),
+)
+_DEBUG: Final = mapping(
+    DebugStore,
+    ConfigKey("file", SOME_TEXT, "A file of JSON lines, readable only by its owner."),
+    ConfigKey("max_size", SIZE, "The size of the file, and of the older half beside it."),
+    required=["file"],
+)
+_CORRECTION: Final = mapping(
+    CorrectionSettings,
+    ConfigKey(
+        "upstream",
+        SOME_TEXT,
+        "The endpoint's upstream; its `headers` carry the API key, its `tls` and `timeouts.connect` count.",
+    ),
+    ConfigKey("path", PATH, "The path of chat completions, after the upstream's url."),
+    ConfigKey("model", SOME_TEXT, "The model's name, as the endpoint knows it."),
+    ConfigKey(
+        "temperature",
+        decimal(minimum=0, maximum=2),
+        "The sampling temperature; low is repeatable. Default: 0.1.",
+        default=None,
+    ),
+    ConfigKey("max_tokens", _LEAST_ONE, "The longest answer in tokens; one cut off is not used."),
+    ConfigKey(
+        "body",
+        Kind({"type": "object"}, reveal_all),
+        "Further request members, such as `response_format`; null removes one of ours.",
+        default={},
+    ),
+    ConfigKey("timeout", DURATION, "For one question."),
+    ConfigKey("deadline", DURATION, "For all questions about one call."),
+    ConfigKey("concurrency", _LEAST_ONE, "Questions at a time; further ones wait within `deadline`."),
+    ConfigKey("max_corrections", _ONE_OR_TWO, "Corrections of one call that may be tried."),
+    ConfigKey("max_answer", SIZE, "The longest answer read."),
+    ConfigKey("budget", _BUDGET, "Limits of questions, counted in the shared store where there is one."),
+    ConfigKey(
+        "structured_output",
+        SWITCH,
+        "Asks for answers in the form of the tool's schema (`response_format`), and without it where the endpoint does "
+        "not know it.",
+    ),
+    ConfigKey(
+        "query",
+        list_of(
+            replace(_SOURCE, read=_read_source),
+            minItems=1,
+            x_expects="a list of {header: NAME}, {meta: KEY} or {body: /pointer}",
+        ),
+        "Places of the user's wish in a request; the first one present counts. Read if `correct.trajectory` is on.",
+        default=[{"header": "x-user-query"}],
+    ),
+    ConfigKey("trajectory", _TRAJECTORY, "Limits of the memory if `correct.trajectory` is on."),
+    ConfigKey("prompts", _PROMPTS, "Files with your own prompts.", is_read=False),
+    ConfigKey("debug", _DEBUG, "Keeps whole prompts and answers, argument values included. Default: none."),
+    required=["upstream", "model"],
+)
+_DESCRIPTION: Final = "The model endpoint for corrections (docs/correction.md). Used only for tools with `correct`."
+KEYS: Final = {
+    "": mapping(None, ConfigKey(_SECTION, _CORRECTION, _DESCRIPTION)),
+    **dict.fromkeys(("defaults", "tool", "route"), mapping(None, ConfigKey(POLICY_KEY, _CORRECT))),
+}
+
+
 def read_correction(
     context: Context, files: Files, upstreams: Mapping[str, UpstreamConfig]
 ) -> CorrectionSettings | None:
@@ -107,51 +261,13 @@ def read_correction(
         context.mistake((_SECTION, "upstream"), f"unknown upstream {name!r}", hint)
     if name not in upstreams:
         return None
-    made = _convert(
-        written,
-        {
-            "path": reveal,
-            "body": reveal_all,
-            "temperature": _read_number,
-            "max_tokens": int,
-            "timeout": read_seconds,
-            "deadline": read_seconds,
-            "concurrency": int,
-            "max_corrections": int,
-            "max_answer": read_size,
-            "budget": lambda value: CorrectionBudget(**value),
-            "trajectory": _read_trajectory,
-            "structured_output": read_switch,
-            "query": lambda value: tuple(map(_read_source, value)),
-            "debug": lambda value: _read_debug(context, value),
-        },
-    )
+    made: CorrectionSettings = _CORRECTION.read(written)
     if is_unencrypted(upstreams[name]):
         context.notes.append(f"correction: arguments go to upstream {name!r} without encryption")
     headers = tuple((key, reveal(value)) for key, value in upstreams[name].headers.set)
     context.used_upstreams.add(name)
-    return CorrectionSettings(name, reveal(written["model"]), headers=headers, prompts=prompts, **made)
-
-
-def _read_number(value: JsonValue) -> float:
-    return float(make_decimal(value))
-
-
-def _read_trajectory(value: Written) -> TrajectoryLimits:
-    return TrajectoryLimits(
-        **_convert(value, {"steps": int, "max_chars": int, "conversations": int, "ttl": read_seconds})
-    )
-
-
-def _read_debug(context: Context, value: Written) -> DebugStore:
-    path = (context.folder / reveal(value["file"])).absolute()
-    return DebugStore(str(path), **_convert(value, {"max_size": read_size}))
-
-
-def _read_source(value: Written) -> tuple[str, str]:
-    (kind, name), *_ = value.items()
-    text = reveal(name)
-    return kind, text.lower() if kind == "header" else text
+    debug = made.debug and replace(made.debug, file=str((context.folder / made.debug.file).absolute()))
+    return replace(made, headers=headers, prompts=prompts, debug=debug)
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
+    from proxy.config.keys.kinds import Kind
     from proxy.extensions.correction.correctors import CorrectionMetrics, Corrections
     from proxy.interfaces import Clock, Pacing, Services
-    from proxy.plugin import Context, Files, JsonValue, Log, MetricRow, Metrics, RouteEntry, Upstreams
+    from proxy.plugin import Context, Files, Log, MetricRow, Metrics, RouteEntry, Upstreams
 
 
 class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
@@ -37,6 +38,11 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         }
     }
 
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.correction.correction_section import KEYS
+
+        return KEYS
+
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.correction.correctors import METRICS
 
@@ -51,11 +57,6 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         from proxy.extensions.correction.correction_section import read_correction
 
         return read_correction(context, files, upstreams)
-
-    def read_policy_key(self, key: str, written: JsonValue) -> object | None:
-        from proxy.extensions.correction.correction_section import read_correction_policy
-
-        return read_correction_policy(written)
 
     def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
         from proxy.extensions.correction.correction_section import check_correct

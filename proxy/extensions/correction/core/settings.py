@@ -26,12 +26,7 @@ class Scope(StrEnum):
 
 @value_class
 class CorrectionPolicy:
-    """Which corrections one tool's calls may get. `max_attempts`: questions per layer and call.
-
-    `trajectory`: the user's wish and the results of earlier calls are remembered, and layer 4 gets them.
-    `independent_steps`: layer 4 also runs if no earlier result is known. `scope`: None leaves each layer its own
-    (`scope_of`).
-    """
+    """Which corrections one tool's calls may get: the policy key `correct`. `scope`: None leaves each layer its own."""
 
     validation_feedback: bool = False
     semantic_retry: bool = False
@@ -102,13 +97,10 @@ class DebugStore:
 
 @value_class
 class CorrectionSettings:
-    """The settings of the model endpoint. Times in seconds, sizes in bytes.
+    """The settings of the model endpoint: the section `correction`. Times in seconds, sizes in bytes.
 
-    `upstream` names the entry that leads there and `headers` are that entry's (the API key among them); `body` holds
-    further members of the request, null removes one. `timeout` is for one question, `deadline` for all of one call.
-    `max_corrections`: corrected calls of one call that may be sent to its tool. `query`: (kind, name) of the places
-    where clients tell what the user wants. `prompts` holds the operator's own, by layer. `structured_output`: requests
-    an answer in the form of the tool's schema.
+    `headers` are those of the upstream, the API key among them. `query`: (kind, name) of the places where clients tell
+    what the user wants. `prompts` holds the operator's own, by layer.
     """
 
     upstream: str
