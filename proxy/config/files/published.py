@@ -1,8 +1,7 @@
-"""The schema of the config file: the main job's part, and over it the part of each plugin.
+"""The schema of the config file, made from the declarations in `config/keys` and those of the plugins.
 
-The main job's part is made from the declarations in `config/keys`. A plugin's part is a `config.schema.json` in its
-folder. A part repeats the objects that lead to its keys; objects are merged, lists joined, and no part changes what
-another one says. `schemas/config.schema.json`, which editors complete from, is the whole as `make docs` writes it.
+Objects are merged, lists joined, and no part changes what another one says. `schemas/config.schema.json`, which editors
+complete from, is the whole as `make docs` writes it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ META: Final = "https://json-schema.org/draft/2020-12/schema"
 def load_published_schema(used: Container[str] | None = None) -> JsonValue:
     """The JSON Schema of the config file, without keys of the main job that are not `used`. It is made again each time,
     so that a serving process does not keep its 700 KB."""
-    plugins = (plugin for plugin in list_plugins() if used is None or any(map(used.__contains__, list_keys(plugin))))
+    signs = ((plugin, [*list_keys(plugin), *["protocol"] * hasattr(plugin, "protocol")]) for plugin in list_plugins())
+    plugins = (plugin for plugin, keys in signs if used is None or any(map(used.__contains__, keys)))
     declared = [part for plugin in plugins for part in plugin.declare_keys().items()]
     kinds: dict[str, Kind] = {}
     for kind in (CONFIG, *(kind for _, kind in declared)):

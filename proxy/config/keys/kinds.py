@@ -69,7 +69,8 @@ class Kind:
             made |= {"type": "array", "items": self.item.refer(used)}
         if self.values is not None:
             pattern, kind = self.values
-            made |= {"type": "object", "patternProperties": {pattern: kind.refer(used)}, "additionalProperties": False}
+            by_name = {"patternProperties": {pattern: kind.refer(used)}} if pattern else {}
+            made |= {"type": "object", **by_name, "additionalProperties": not pattern and kind.refer(used)}
         return made
 
     def refer(self, used: Container[str] | None = None) -> dict[str, JsonValue]:
@@ -209,6 +210,11 @@ def table_of(pattern: str, names: str, values: Kind, **facts: JsonValue) -> Kind
     """A mapping by names of the user's; `names` says which there may be."""
     made = {"x-names": names} | spell(facts)
     return Kind(made, lambda found: {name: values.read(item) for name, item in found.items()}, values=(pattern, values))
+
+
+def map_of(values: Kind, **facts: JsonValue) -> Kind:
+    """A mapping by any names."""
+    return Kind(spell(facts), table_of("", "", values).read, values=("", values))
 
 
 def either(*options: Kind, read: Callable[[Any], Any] = reveal, **facts: JsonValue) -> Kind:

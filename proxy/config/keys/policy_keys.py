@@ -29,6 +29,7 @@ from proxy.config.keys.kinds import (
     either,
     hide,
     list_of,
+    map_of,
     mapping,
     member,
     name_kind,
@@ -287,10 +288,7 @@ POLICY_KEYS: Final = (
     ),
     PolicyKey(
         "aliases",
-        Kind(
-            {"type": "object", "additionalProperties": WORD.facts},
-            lambda names: {alias: reveal(name) for alias, name in names.items()},
-        ),
+        map_of(WORD),
         "Further names of arguments, each with the declared one: `{latitude: lat}` takes an undeclared `latitude` as "
         "`lat`.",
         places=("tool", "route"),

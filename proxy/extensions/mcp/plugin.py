@@ -44,6 +44,11 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
     )  # fmt: skip
     call_keys = ("mcp", "servers", "operations")
 
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.mcp.config.mcp_routes import KEYS
+
+        return KEYS
+
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.mcp.server.lists.list_reports import METRICS
 

@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.kinds import (
+    TOOL_NAME,
+    WORD,
+    ConfigKey,
+    Kind,
+    choice,
+    either,
+    list_of,
+    map_of,
+    mapping,
+    name_kind,
+)
 from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.mistakes import DROP_ONE
 from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
@@ -27,10 +39,57 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
     read_joined,
     read_operations,
 )
-from proxy.extensions.mcp.config.model import McpConfig, Resource
+from proxy.extensions.mcp.config.model import MCP, SERVER, UPSTREAM, McpConfig, Resource
 
 if TYPE_CHECKING:
     from proxy.plugin import Finding, WrittenRoute
+
+# --- the keys ---------------------------------------------------------------------------------------------------------
+_ROUTE: Final = mapping(
+    None,
+    ConfigKey(
+        "protocol",
+        choice("mcp"),
+        "Plain HTTP calls, or the Model Context Protocol (Streamable HTTP, every revision).",
+    ),
+    ConfigKey("mcp", name_kind("mcp", "MCP", MCP, "Settings of a `protocol: mcp` route for its server's tools.")),
+    ConfigKey(
+        "servers",
+        map_of(
+            either(WORD, SERVER),
+            minProperties=1,
+            propertyNames={"pattern": "^[A-Za-z0-9.-][A-Za-z0-9_.-]*$"},
+            x_expects="a mapping of server names to upstreams",
+        ),
+        "Several MCP servers by name, in place of `upstream`: each an upstream or a mapping. Their tools' names get "
+        "`NAME_` in front.",
+    ),
+    ConfigKey(
+        "operations",
+        either(
+            choice("all"),
+            list_of(TOOL_NAME, minItems=1, uniqueItems=True),
+            x_expects="`all`, or a list of tools",
+        ),
+        "With `protocol: mcp`: the tools of the catalogue served here, each an HTTP request to `upstream`; `all`: "
+        "every tool that has one.",
+    ),
+)
+_TOOL: Final = mapping(
+    None,
+    ConfigKey(
+        "overlay",
+        Kind({"type": "object", "x-expects": "a mapping: the parts of the schema that are to differ"}),
+        "On an MCP route (`mcp.tools.NAME`): a JSON Merge Patch (RFC 7396) laid over the schema that the server lists.",
+    ),
+    ConfigKey(
+        "as",
+        TOOL_NAME,
+        "On an MCP route (`mcp.tools.NAME`): the name that clients see and call. NAME is the one its server lists, "
+        "here and everywhere else in the config.",
+    ),
+)
+KEYS: Final = {"upstream": UPSTREAM, "route": _ROUTE, "tool": _TOOL}
 
 # --- checks of a route's keys about MCP that contradict each other ----------------------------------------------------
 # Keys without a meaning on an MCP route, where the message names the tool and MCP defines the answers.

@@ -23,15 +23,14 @@ from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamC
 from proxy.config.policies import Written, merge_layers, name_scope, read_policy
 from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
 from proxy.config.sections.top_level import widen_pools
-from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import ToolReader, check_policy
 from proxy.core.check.validation import SchemaError
 from proxy.core.lint.keywords import lint
 from proxy.core.model.values import Container, JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.nodes import Schemas
-from proxy.extensions.mcp.config.model import McpConfig, find_mcp
-from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
+from proxy.extensions.mcp.config.model import COLLAPSE, MCP, McpConfig, find_mcp
+from proxy.extensions.mcp.core.served_tools import ShownNames
 
 # Defaults that differ on these routes. Tools of agents run for minutes, and their arguments hold whole files (the
 # servers of the Python SDK accept 4 MiB). The protocol gives statuses a meaning.
@@ -87,20 +86,11 @@ class McpReader:
         """Returns the route's rules for the tools that its server lists. `route` is its name."""
         value = entry.get("mcp", {})
         at = (*at, "mcp")
-        made: dict[str, Any] = {key: reveal(value[key]) for key in ("unknown_schema", "on_bad_schema") if key in value}
-        made |= {key: read_switch(value[key]) for key in ("trust_annotations", "output_check") if key in value}
-        made |= {key: read_seconds(value[key]) for key in ("ttl", "wait") if key in value}
-        made |= {key: tuple(map(reveal, value[key])) for key in ("allow", "deny") if key in value}
-        made["tokens"] = {
-            reveal(name): ServedTools(
-                **{key: tuple(map(reveal, patterns[key])) for key in ("allow", "deny") if key in patterns}
-            )
-            for name, patterns in value.get("tokens", {}).items()
-        }
-        if "credentials" in value:
-            made["credentials"] = frozenset(reveal(name).lower() for name in value["credentials"])
-        if "collapse" in value:
-            made["collapse"], made["collapse_description"] = _read_collapse(value["collapse"])
+        made: dict[str, Any] = MCP.read(value)
+        if "collapse" in value:  # its name is '' if the value is reported already
+            found = {"name": "", "description": "", **COLLAPSE.read(value["collapse"])}
+            made["collapse_description"] = found.pop("description")
+            made["collapse"] = Container(**found, source="mcp", expand="proxy")
         self._check_tokens(value.get("tokens", {}), self.policy(entry), (*at, "tokens"))
         written = self.policy(name_scope(entry, f"route {route}"))
         made |= self._read_tools(value.get("tools", {}), self._read_names(entry, at), written, (*at, "tools"), route)
@@ -216,14 +206,6 @@ def _list_named(entry: Written, at: Pointer) -> Iterator[tuple[Pointer, str]]:
             yield from (((*place, key, index), reveal(name)) for index, name in enumerate(written))
     caps = entry.get("caps", {}).get("overrides", {})
     yield from (((*at[:-1], "caps", "overrides", name), reveal(name)) for name in caps)
-
-
-def _read_collapse(value: Mapping[str, JsonValue]) -> tuple[Container, str]:
-    made: dict[str, Any] = {"auto_expand": reveal(value["auto_expand"])} if "auto_expand" in value else {}
-    if "require_expansion" in value:
-        made["require_expansion"] = read_switch(value["require_expansion"])
-    name = reveal(value.get("name", ""))  # '' if the value is reported already
-    return Container(name, "mcp", expand="proxy", **made), reveal(value.get("description", ""))
 
 
 def make_metadata_routes(

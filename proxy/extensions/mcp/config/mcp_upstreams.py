@@ -20,7 +20,15 @@ from proxy.config.sections.units import read_seconds, read_switch
 from proxy.config.tools import show_schema
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS, note_refused_names
-from proxy.extensions.mcp.config.model import Command, JoinedServers, ServedOperations, ServerEntry, find_mcp
+from proxy.extensions.mcp.config.model import (
+    SERVER,
+    UPSTREAM,
+    Command,
+    JoinedServers,
+    ServedOperations,
+    ServerEntry,
+    find_mcp,
+)
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy
 
 if TYPE_CHECKING:
@@ -36,30 +44,19 @@ def read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) ->
     path = ("upstreams", name)
     for key in _OF_CONNECTIONS & entry.keys():
         context.mistake((*path, key), f"`{key}` has no effect beside `command`", "drop it", key=True)
-    made: dict[str, Any] = {}
+    made: dict[str, Any] = UPSTREAM.read(entry)
     if "cwd" in entry:
-        made["cwd"] = str((context.folder / reveal(entry["cwd"])).resolve())
+        made["cwd"] = str((context.folder / made["cwd"]).resolve())
         if not Path(made["cwd"]).is_dir():
             hint = "paths start at the config file's folder"
             context.mistake((*path, "cwd"), f"there is no folder {reveal(entry['cwd'])!r}", hint)
-    if "pass_env" in entry:
-        made["pass_all"] = reveal(entry["pass_env"]) == "all"
-    if "max_children" in entry:
-        made["max_children"] = entry["max_children"]
-    if "idle_session" in entry:
-        made["idle"] = read_seconds(entry["idle_session"])
-    if "shared" in entry:
-        made["shared"] = read_switch(entry["shared"])
-    words = tuple(reveal(word) for word in entry["command"])
-    environment = {key: reveal(value) for key, value in entry.get("env", {}).items()}
     timeouts = entry.get("timeouts", {})
     response = (
         read_seconds(timeouts["response"])
         if "response" in timeouts
         else find_default(UpstreamConfig, "response_timeout")
     )
-    command = Command(words, environment, **made)
-    return UpstreamConfig(name, "", response_timeout=response, guard=GUARD.read(entry), added=command)
+    return UpstreamConfig(name, "", response_timeout=response, guard=GUARD.read(entry), added=Command(**made))
 
 
 # --- reads the upstreams of MCP routes that do not lead to one server -------------------------------------------------
@@ -103,12 +100,7 @@ def _read_server(name: str, written: JsonValue) -> ServerEntry:
     entry = {"upstream": written} if isinstance(written, str) else written
     if not isinstance(entry, dict):
         raise AssertionError("the schema lets texts and mappings through")
-    made: dict[str, Any] = {"path": reveal(entry["upstream_path"])} if "upstream_path" in entry else {}
-    if "credentials" in entry:
-        made["credentials"] = read_switch(entry["credentials"])
-    return ServerEntry(
-        name, reveal(entry.get("upstream", name)), prefix=reveal(entry.get("prefix", f"{name}_")), **made
-    )
+    return ServerEntry(**{"name": name, "upstream": name, "prefix": f"{name}_", **SERVER.read(entry)})
 
 
 def _check_upstream(context: Context, at: tuple[str | int, ...], server: ServerEntry, written: JsonValue) -> None:

@@ -6,6 +6,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import ClassVar, Final
 
+from proxy.config.files.secrets import reveal
+from proxy.config.keys.kinds import (
+    DURATION,
+    HEADER_NAME,
+    SWITCH,
+    TOOL_NAME,
+    WORD,
+    ConfigKey,
+    choice,
+    list_of,
+    map_of,
+    mapping,
+    name_kind,
+    number,
+    text,
+)
+from proxy.config.keys.route_keys import TOOL, UPSTREAM_PATH
 from proxy.config.model import HeaderChanges, PluginSettings, Policy, RouteEntry, ToolConfig, find_default
 from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
@@ -23,12 +40,8 @@ _SHARED: Final = (
 
 @value_class
 class Command:
-    """An MCP server that the proxy starts and that speaks stdio. `environment` is added to the few usual variables, or
-    with `pass_all` to the proxy's whole environment.
-
-    At most `max_children` processes run; one whose session was idle for `idle` seconds is ended. With `shared` one
-    process serves all sessions. `single_client`: this proxy serves only one client, as `stdio` does.
-    """
+    """An MCP server that the proxy starts and that speaks stdio, as `UPSTREAM` describes it. `single_client`: this
+    proxy serves only one client, as `stdio` does."""
 
     words: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,8 +68,7 @@ class Resource:
 
 @value_class
 class ServerEntry:
-    """One of several MCP servers behind one route: its name, its upstream, the path of its endpoint, the prefix of its
-    tools' names, and whether it gets the clients' credentials."""
+    """One of several MCP servers behind one route, as `SERVER` describes it."""
 
     name: str
     upstream: str
@@ -185,3 +197,182 @@ class McpConfig:
 def find_mcp(route: RouteEntry) -> McpConfig | None:
     """Returns how an MCP route treats its tools; None for other routes."""
     return route.listed if isinstance(route.listed, McpConfig) else None
+
+
+# --- the keys ---------------------------------------------------------------------------------------------------------
+UPSTREAM: Final = mapping(
+    Command,
+    ConfigKey(
+        "command",
+        list_of(text(), minItems=1, x_expects="a list of the program and its arguments, such as [npx, -y, PACKAGE]"),
+        "A stdio MCP server in place of `url`, for routes with `protocol: mcp`: the program and its arguments, as a "
+        "list; no shell reads it (docs/mcp.md).",
+        field="words",
+    ),
+    ConfigKey(
+        "env",
+        map_of(replace(text(), is_secret=True)),
+        "The command's environment beside PATH, HOME, LANG and the like; it inherits nothing else without `pass_env: "
+        "all`.",
+        default=None,
+        field="environment",
+    ),
+    ConfigKey(
+        "pass_env",
+        replace(choice("usual", "all"), read=lambda written: reveal(written) == "all"),
+        "Further variables for the command: `all`, the proxy's whole environment with its secrets, or only the `usual` "
+        "ones.",
+        default="usual",
+        field="pass_all",
+    ),
+    ConfigKey(
+        "cwd",
+        text(),
+        "The command's working folder, from the config file's folder on. Default: the proxy's own.",
+        default=None,
+    ),
+    ConfigKey(
+        "max_children",
+        number(minimum=1),
+        "Maximum number of processes of the command. A further session ends the one that was idle for longest, or gets "
+        "503 if none is idle.",
+    ),
+    ConfigKey(
+        "idle_session", DURATION, "A session and its process end after this time without a request.", field="idle"
+    ),
+    ConfigKey("shared", SWITCH, "One process for all sessions instead of one each."),
+    make=dict,
+)
+SERVER: Final = name_kind(
+    "server",
+    "Server",
+    mapping(
+        ServerEntry,
+        ConfigKey("upstream", WORD, "The upstream's name. Default: the server's."),
+        ConfigKey("upstream_path", UPSTREAM_PATH, "The path of its MCP endpoint.", field="path"),
+        ConfigKey(
+            "prefix",
+            WORD,
+            "The prefix of the names of its tools and prompts. Default: the server's name and `_`.",
+            default=None,
+        ),
+        ConfigKey(
+            "credentials",
+            SWITCH,
+            "Forwards the client's credentials to it (authorization, cookie, x-api-key, api-key, x-auth-token).",
+        ),
+        make=dict,
+    ),
+    "One of several MCP servers behind one route.",
+)
+COLLAPSE: Final = mapping(
+    Container,
+    ConfigKey("name", TOOL_NAME, "The container's name."),
+    ConfigKey(
+        "description",
+        text(),
+        "Its description for the model. Default: the number and names of its tools.",
+        default="",
+    ),
+    ConfigKey(
+        "auto_expand",
+        choice("off", "expand", "dispatch"),
+        "A call with parameters: is rejected (`off`), expands the container the first time (`expand`), or goes to the "
+        "function that it names (`dispatch`).",
+    ),
+    ConfigKey(
+        "require_expansion",
+        SWITCH,
+        "The tools may be called only after the container was expanded in the conversation.",
+    ),
+    make=dict,
+    required=["name"],
+)
+_UNJUDGED: Final = choice("refuse", "forward")
+_SOME: Final = list_of(WORD, minItems=1)
+_TOKEN: Final = mapping(
+    ServedTools,
+    ConfigKey("allow", _SOME, "The tools that such clients are served."),
+    ConfigKey("deny", list_of(WORD), "The tools that such clients are not served."),
+)
+MCP: Final = mapping(
+    McpConfig,
+    ConfigKey(
+        "unknown_schema", _UNJUDGED, "Calls while the server's list is unavailable: refused, or forwarded unjudged."
+    ),
+    ConfigKey(
+        "on_bad_schema",
+        _UNJUDGED,
+        "Calls of a tool whose listed schema is unusable: refused, or forwarded unjudged. The log names such tools; "
+        "others are not affected.",
+    ),
+    ConfigKey(
+        "ttl",
+        DURATION,
+        "How long clean calls use a list before the proxy asks again; servers may set a longer time.",
+    ),
+    ConfigKey("wait", DURATION, "How long a call waits for a list."),
+    ConfigKey(
+        "servers_wait",
+        DURATION,
+        "With `servers`: how long `initialize` and a list wait for a server that is not there yet; it joins later, and "
+        "clients hear `list_changed`.",
+        default=DURATION.write(find_default(JoinedServers, "wait")),
+        is_read=False,
+    ),
+    ConfigKey(
+        "credentials",
+        list_of(HEADER_NAME, lambda names: frozenset(name.lower() for name in names)),
+        "Further headers that identify the client to the upstream; each of their values has a separate list. Always: "
+        "authorization, cookie, x-api-key, api-key, x-auth-token.",
+    ),
+    ConfigKey("allow", _SOME, "Tools listed and callable, by name; `*`, `?` and `[...]` are patterns."),
+    ConfigKey("deny", list_of(WORD), "Tools neither listed nor callable, also where `allow` names them."),
+    ConfigKey(
+        "tokens",
+        map_of(_TOKEN),
+        "Which of these tools clients with a token of `auth.bearer` get, by the token's name.",
+        default={},
+    ),
+    ConfigKey(
+        "prefix",
+        choice("always", "clash"),
+        "With `servers`: every name gets its server's prefix, or only names that two servers have (`clash`).",
+        default="always",
+        is_read=False,
+    ),
+    ConfigKey(
+        "resource",
+        choice("relay", "rewrite"),
+        "OAuth: the server's `/.well-known/oauth-protected-resource` is relayed. `rewrite`: there and in its 401 "
+        "answers the route's URL replaces the server's, as clients of a remote server need it.",
+        default="relay",
+        is_read=False,
+    ),
+    ConfigKey(
+        "trust_annotations",
+        SWITCH,
+        "Believes the server's `idempotentHint` and `readOnlyHint`: such calls are sent again after 5xx, timeouts and "
+        "resets. Rules of `allow` may name `annotations`.",
+    ),
+    ConfigKey(
+        "output_check",
+        SWITCH,
+        "Checks structured results against the tool's `outputSchema`. Only counted, never changed.",
+    ),
+    ConfigKey(
+        "collapse",
+        COLLAPSE,
+        "Shows one container in place of all tools; calling it lists them. The tools stay callable.",
+        is_read=False,
+    ),
+    ConfigKey(
+        "tools",
+        map_of(TOOL),
+        "Single tools' own keys, as in the catalogue. A `schema` replaces the listed one, an `overlay` is laid over "
+        "it; `as` and `description` are what clients see of a tool.",
+        default={},
+        is_read=False,
+    ),
+    make=dict,
+)
