@@ -215,19 +215,32 @@ class AddsKeys(Plugin):
 
 # --- protocols and schemas --------------------------------------------------------------------------------------------
 class SpeaksProtocol(Plugin):
-    """Adds a value of a route's `protocol`. An upstream of such a route may have one of `upstream_keys` in place of a
-    URL. Web pages may send `page_headers` (`*` ends a prefix) and read `answer_headers`. Hooks may not change headers
-    that begin with `header_prefix`."""
+    """Adds the adapter of a protocol, and what its routes need. The three kinds of protocols are:
 
-    protocol: ClassVar[str]
-    methods: ClassVar[tuple[str, ...]]
+    - a value of `protocol`, whose servers list their tools. An upstream may have one of `upstream_keys` in place of a
+      URL. Web pages may send `page_headers` (`*` ends a prefix) and read `answer_headers`. Hooks may not change headers
+      that begin with `header_prefix`.
+    - relayed routes with the key `relay_key`, and all paths below. `relay_policy_keys` need that key.
+    - calls as HTTP requests, whose places of arguments are in the keys `request` and `parameters`, or in a schema with
+      the key `schema_source`."""
+
+    adapter: ClassVar[str]
+    protocol: ClassVar[str] = ""
+    methods: ClassVar[tuple[str, ...]] = ()
     upstream_keys: ClassVar[tuple[str, ...]] = ()
     page_headers: ClassVar[tuple[str, ...]] = ()
     answer_headers: ClassVar[tuple[str, ...]] = ()
     header_prefix: ClassVar[str] = ""
+    relay_key: ClassVar[str] = ""
+    relay_policy_keys: ClassVar[tuple[str, ...]] = ()
+    schema_source: ClassVar[str] = ""
+
+    def load_adapter(self) -> Adapter:
+        """The adapter."""
+        raise NotImplementedError
 
     def make_reader(self, context: Context, catalogue: ToolReader) -> RouteKindReader:
-        """Returns the reader of its routes' keys."""
+        """Returns the reader of the keys of routes with its `protocol`."""
         raise NotImplementedError
 
     def make_handler(
@@ -248,34 +261,13 @@ class SpeaksProtocol(Plugin):
         """Returns the maker of such upstreams for calls."""
         raise NotImplementedError
 
-
-class AddsAdapters(Plugin):
-    """Adds adapters that routes can have."""
-
-    adapters: ClassVar[tuple[str, ...]]
-
-    def load_adapter(self, name: str) -> Adapter:
-        """One of `adapters`."""
-        raise NotImplementedError
-
-
-class RelaysRequests(Plugin):
-    """Answers relayed routes with the key `relay_key`, and all paths below. `relay_policy_keys` need that key."""
-
-    relay_key: ClassVar[str]
-    relay_policy_keys: ClassVar[tuple[str, ...]] = ()
-
     def read_relay(self, context: Context, route: WrittenRoute) -> object:
-        """The value of the key."""
+        """The value of `relay_key`."""
         return self.declare_keys()["route"].read(context.mapping(*route.at))[self.relay_key]
 
     def make_relay(self, clock: Clock, reports: Reports) -> RelayHandler:
-        """Returns the handler of the requests in this process."""
+        """Returns the handler of the requests of routes with `relay_key` in this process."""
         raise NotImplementedError
-
-
-class AddsRequests(Plugin):
-    """Says where arguments are in an HTTP request: the keys `request`, `parameters`, and `openapi` of a schema."""
 
     def read_request(self, context: Context, at: Pointer, written: Mapping[str, JsonValue]) -> RequestForm | None:
         """The value of `request`."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy import extensions
-from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, KeepsState, Plugin, RelaysRequests
+from proxy.plugin import AddsKeys, AddsVerbs, ExtendsCalls, KeepsState, Plugin, SpeaksProtocol
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -64,7 +64,7 @@ def find_plugins(seam: type[_Seam]) -> list[_Seam]:
 def list_keys(plugin: Plugin) -> list[str]:
     """The names of a plugin's keys in the config; `state` for those in that section."""
     attributes = ("sections", "policy_keys", "limit_keys", "other_keys")
-    own = [plugin.relay_key] if isinstance(plugin, RelaysRequests) else []
+    own = [plugin.relay_key] if isinstance(plugin, SpeaksProtocol) and plugin.relay_key else []
     own += ["state"] if isinstance(plugin, KeepsState) else []
     return [*own, *(key for each in attributes for key in getattr(plugin, each, ()))]
 
@@ -82,9 +82,9 @@ def list_askers(config: Config, entry: RouteEntry) -> list[str]:
     ]
 
 
-def find_plugin(seam: type[_Seam]) -> _Seam | None:
-    """The first plugin that uses a seam; None without one."""
-    return next(iter(find_plugins(seam)), None)
+def find_requests() -> SpeaksProtocol | None:
+    """The plugin that speaks calls as HTTP requests; None without one."""
+    return next((each for each in find_plugins(SpeaksProtocol) if each.schema_source), None)
 
 
 def list_used(config: Config) -> list[ExtendsCalls]:
@@ -152,6 +152,9 @@ def _make(entry: EntryPoint, name: str) -> object:
 _NEEDED_WITH: Final = {
     "read_upstream": ("upstream_keys",),
     "make_upstreams": ("upstream_keys",),
+    **dict.fromkeys(("make_reader", "make_handler", "make_lists"), ("protocol",)),
+    **dict.fromkeys(("read_relay", "make_relay"), ("relay_key",)),
+    **dict.fromkeys(("read_request", "read_channels", "read_operation", "bind"), ("schema_source",)),
     "make_tracer": ("traces",),
     "run_workers": ("runs_workers",),
 }

@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.adapters.base import Adapter
 from proxy.adapters.dispatch import DispatchAdapter, PlainAdapter
-from proxy.plugin import AddsAdapters
+from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 
 __all__ = ["ADAPTERS", "PlainAdapter", "find_adapter"]
@@ -22,5 +22,5 @@ ADAPTERS: Final[Mapping[str, Adapter]] = {adapter.name: adapter for adapter in (
 
 def find_adapter(name: str) -> Adapter:
     """The adapter of this name, a plugin's too. Raises KeyError for any other name."""
-    plugin = next((each for each in find_plugins(AddsAdapters) if name in each.adapters), None)
-    return ADAPTERS[name] if plugin is None else plugin.load_adapter(name)
+    plugin = next((each for each in find_plugins(SpeaksProtocol) if each.adapter == name), None)
+    return ADAPTERS[name] if plugin is None else plugin.load_adapter()

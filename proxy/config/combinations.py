@@ -18,7 +18,7 @@ from proxy.config.policies import Written
 from proxy.config.schemas import is_operation
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.model.values import Pointer
-from proxy.plugin import AddsKeys, RelaysRequests, SpeaksProtocol
+from proxy.plugin import AddsKeys, SpeaksProtocol
 from proxy.plugins import find_plugins, list_keys
 
 # A parameter is a whole segment: `/tools/{tool}`, but not `/tools/get-{tool}`.
@@ -57,7 +57,7 @@ class WrittenRoute:
         self.protocol = reveal(entry.get("protocol", "http"))
         self.upstream = reveal(entry.get("upstream", ""))
         self.upstream_path = reveal(entry.get("upstream_path", path))
-        self.relay = next((each for each in find_plugins(RelaysRequests) if each.relay_key in entry), None)
+        self.relay = next((each for each in find_plugins(SpeaksProtocol) if each.relay_key in entry), None)
         self.relay_key = self.relay.relay_key if self.relay is not None else ""
         self.passes = bool(entry.get("passthrough") or entry.get("relay") or self.relay_key)
         kind = find_protocol(self.protocol)

@@ -20,8 +20,7 @@ from proxy.core.contract.request_rules import ChannelJudge, QueryPolicy, Request
 from proxy.core.model.value_class import share
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.rules import TEXT_RULES
-from proxy.plugin import AddsRequests
-from proxy.plugins import find_plugin
+from proxy.plugins import find_requests
 
 # The rule by which an absent body is `{}`; for an HTTP operation it is applied while the request is read.
 _EMPTY: Final = "empty_arguments"
@@ -167,7 +166,7 @@ class Routes:
         chosen = QueryPolicy(reveal(route.entry["query"])) if "query" in route.entry else None
         if route.entry.get("parameters"):
             policy, formats = chosen or QueryPolicy.JUDGE, tools[name].written.get("formats", True)
-            plugin = find_plugin(AddsRequests)
+            plugin = find_requests()
             made = None if plugin is None else plugin.read_channels(self._catalogue, route, formats, policy)
             return made, policy
         if chosen in (QueryPolicy.JUDGE, QueryPolicy.STRICT):

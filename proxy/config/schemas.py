@@ -35,8 +35,7 @@ from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.core.schema.drafts import is_conditional
 from proxy.core.schema.formats import Formats
 from proxy.core.schema.nodes import Schemas
-from proxy.plugin import AddsRequests
-from proxy.plugins import find_plugin
+from proxy.plugins import find_requests
 
 # The most remarks about one schema that are shown, and the most faults of one that does not compile.
 _MOST_NOTES: Final = 10
@@ -200,7 +199,7 @@ class SchemaLoader:
         key = (name, operation, provided)
         if (known := self._imported.get(key)) is not None:
             return known
-        plugin = find_plugin(AddsRequests)
+        plugin = find_requests()
         if plugin is None:
             raise ConfigError([place.mistake("no plugin that reads OpenAPI descriptions is installed")])
         source = self._read_source(self._folder / name, name, place)

@@ -18,8 +18,7 @@ from proxy.core.contract.request_rules import RequestForm
 from proxy.core.contract.toolname import list_alias_mistakes, list_root_properties
 from proxy.core.model.values import Container, ContainerFunction, JsonValue, Pointer
 from proxy.core.schema.dialects import bundle_schema
-from proxy.plugin import AddsRequests
-from proxy.plugins import find_plugin
+from proxy.plugins import find_requests
 
 # The keys that define a tool; a route's own wins over the catalogue's.
 _DEFINING: Final = ("schema", "container", "description", "validation")
@@ -122,7 +121,7 @@ class ToolReader:
         written = self.entry(name).get("request")
         if written is None:
             return self.schemas.request(schema, self.place(path, "schema"), provided)
-        plugin = find_plugin(AddsRequests)
+        plugin = find_requests()
         return None if plugin is None else plugin.read_request(self.context, ("tools", name, "request"), written)
 
     def answer(self, name: str, route: Written, route_path: Pointer, written: Written) -> ToolSchema | None:

@@ -32,8 +32,8 @@ from proxy.core.contract.policy import (
 from proxy.core.contract.request_rules import ChannelJudge, OperationRule
 from proxy.core.display.secrets import find_sensitive_names
 from proxy.core.model.values import Container
-from proxy.plugin import AddsRequests, ExtendsCalls
-from proxy.plugins import find_pinned, find_plugin, find_plugins
+from proxy.plugin import ExtendsCalls
+from proxy.plugins import find_pinned, find_plugins, find_requests
 from proxy.routing.table import Route, RouteTable
 
 
@@ -126,7 +126,7 @@ def _find_timeouts(entry: RouteEntry, upstream: UpstreamConfig | None) -> tuple[
 
 def _bind_operations(entry: RouteEntry) -> dict[str, OperationRule]:
     """Returns tool -> the form of its calls in HTTP requests, if they are more than a body."""
-    by_name, plugin = entry.adapter != "http", find_plugin(AddsRequests)
+    by_name, plugin = entry.adapter != "http", find_requests()
     if plugin is None:
         return {}
     return {

@@ -15,7 +15,7 @@ from proxy.call_record import CallRecord
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
 from proxy.interfaces import Clock, Services, ToolTexts, Upstream, UpstreamRequest
-from proxy.plugin import RelaysRequests, SpeaksProtocol
+from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_failure
@@ -91,7 +91,7 @@ class RouteHandler(Protocol):
 
 
 class RelayHandler(Protocol):
-    """Answers the requests of relayed routes with one key (`RelaysRequests.relay_key`) in this process."""
+    """Answers the requests of relayed routes with one key (`SpeaksProtocol.relay_key`) in this process."""
 
     def handle(self, request: ListedRequest, /) -> Awaitable[web.StreamResponse | RouteRequest]:
         """Answers one request whose body has not been read; or returns it, with its body if that was read, to relay
@@ -121,7 +121,7 @@ class ListedRoutes:
     def of_relay(self, key: str) -> RelayHandler:
         """The handler of relayed routes with a key."""
         if key not in self._relays:
-            plugin = next(each for each in find_plugins(RelaysRequests) if each.relay_key == key)
+            plugin = next(each for each in find_plugins(SpeaksProtocol) if each.relay_key == key)
             self._relays[key] = plugin.make_relay(self._world[0], self._world[2])
         return self._relays[key]
 

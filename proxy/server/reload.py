@@ -25,7 +25,7 @@ from proxy.config.mistakes import ConfigError, Mistake
 from proxy.config.model import Config
 from proxy.config.watch import hash_files, load_settled
 from proxy.core.model.value_class import value_class
-from proxy.plugin import RelaysRequests, SpeaksProtocol
+from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 from proxy.routing import RouteTable, build_routes
 from proxy.server.bound_route import RouteBinding
@@ -55,14 +55,10 @@ class Compiled:
     def of(cls, loaded: Loaded, restart_needed: tuple[str, ...] = ()) -> Compiled:
         """Compiles the routes."""
         table = build_routes(loaded.config)
-        protocols = {route.adapter for route in table.routes if route.learn is not None}
-        relays = {route.relayed_by.key for route in table.routes if route.relayed_by is not None}
-        for speaker in find_plugins(SpeaksProtocol):
-            if speaker.protocol in protocols:
-                speaker.prepare()
-        for relay in find_plugins(RelaysRequests):
-            if relay.relay_key in relays:
-                relay.prepare()
+        spoken = {route.adapter for route in table.routes}
+        for plugin in find_plugins(SpeaksProtocol):
+            if plugin.adapter in spoken:
+                plugin.prepare()
         return cls(loaded, table, {route.key: RouteBinding.of(route) for route in table.routes}, restart_needed)
 
 

@@ -34,16 +34,15 @@ from proxy.core.model.values import (
 )
 from proxy.extensions.operations.adapters.http_request import BoundOperation
 from proxy.extensions.operations.core.http.operations import RequestTemplate
-from proxy.plugin import AddsAdapters, RelaysRequests
+from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 
 ADAPTERS = {
     **OWN_ADAPTERS,
     **{
-        name: find_adapter(name)
-        for plugin in find_plugins(AddsAdapters)
-        if not isinstance(plugin, RelaysRequests)  # no call is read there
-        for name in plugin.adapters
+        plugin.adapter: find_adapter(plugin.adapter)
+        for plugin in find_plugins(SpeaksProtocol)
+        if not plugin.relay_key  # no call is read there
     },
 }
 

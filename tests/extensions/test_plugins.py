@@ -14,7 +14,6 @@ import pytest
 
 from proxy.config.files.published import SCHEMA_FILE
 from proxy.plugin import (
-    AddsAdapters,
     AddsPages,
     AddsVerbs,
     KeepsState,
@@ -66,7 +65,7 @@ def test_no_two_plugins_share_a_verb_a_key_or_a_page() -> None:
         [verb for plugin in find_plugins(AddsVerbs) for verb in plugin.verbs],
         [key for plugin in list_plugins() for key in list_keys(plugin)],
         [path for plugin in find_plugins(AddsPages) for path in plugin.pages],
-        [name for plugin in find_plugins(AddsAdapters) for name in plugin.adapters],
+        [plugin.adapter for plugin in find_plugins(SpeaksProtocol)],
     ):
         assert sorted(set(listed)) == sorted(listed)
 
@@ -74,8 +73,8 @@ def test_no_two_plugins_share_a_verb_a_key_or_a_page() -> None:
 def test_every_verb_and_adapter_of_a_plugin_loads() -> None:
     for plugin in find_plugins(AddsVerbs):
         assert all(callable(plugin.load_verb(verb).run) for verb in plugin.verbs)
-    for adding in find_plugins(AddsAdapters):
-        assert [*adding.adapters] == [adding.load_adapter(name).name for name in adding.adapters]
+    for speaking in find_plugins(SpeaksProtocol):
+        assert speaking.adapter == speaking.load_adapter().name
 
 
 def test_a_key_of_an_upstream_belongs_to_the_keys_of_its_plugin() -> None:

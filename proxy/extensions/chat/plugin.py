@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from proxy.plugin import AddsAdapters, ExtendsVerbs, Flag, NoConfig, RelaysRequests
+from proxy.plugin import ExtendsVerbs, Flag, NoConfig, SpeaksProtocol
 
 if TYPE_CHECKING:
     import argparse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxy.plugin import Adapter, Clock, MetricRow, Reports, Serving
 
 
-class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
+class ChatPlugin(ExtendsVerbs, SpeaksProtocol):
     """Judges and repairs the tool calls in the answers of model servers."""
 
     name = "chat"
@@ -25,7 +25,7 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
     uses = ("mcp",)
     relay_key = "model"
     relay_policy_keys = ("repair", "null_optional", "unknown_keys", "leaked_markup", "feedback", "formats")
-    adapters = ("model",)
+    adapter = "model"
 
     def declare_keys(self) -> Mapping[str, Kind]:
         from proxy.extensions.chat.config import KEYS
@@ -65,7 +65,7 @@ class ChatPlugin(ExtendsVerbs, RelaysRequests, AddsAdapters):
 
         return ModelRelay(clock, reports)
 
-    def load_adapter(self, name: str) -> Adapter:
+    def load_adapter(self) -> Adapter:
         from proxy.extensions.chat.adapters import ADAPTER
 
         return ADAPTER

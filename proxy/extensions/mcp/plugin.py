@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from proxy.plugin import AddsAdapters, AddsKeys, AddsVerbs, ExtendsVerbs, Flag, NoConfig, SpeaksProtocol, Verb
+from proxy.plugin import AddsKeys, AddsVerbs, ExtendsVerbs, Flag, NoConfig, SpeaksProtocol, Verb
 
 if TYPE_CHECKING:
     import argparse
     from contextlib import ExitStack
     from pathlib import Path
 
+    from proxy.config.keys.kinds import Kind
     from proxy.config.model import RouteEntry, UpstreamConfig
     from proxy.config.tools import ToolReader
     from proxy.core.model.values import Headers, JsonValue
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from proxy.plugin import Adapter, Clock, Context, Finding, Log, MetricRow, PassedOn, Reports, Serving, WrittenRoute
 
 
-class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters):
+class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol):
     """Speaks MCP to servers that list their tools."""
 
     name = "mcp"
@@ -36,7 +37,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
     page_headers = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-*")
     answer_headers = ("Mcp-Session-Id",)
     header_prefix = "mcp-"
-    adapters = ("mcp",)
+    adapter = "mcp"
     upstream_keys = ("command",)
     other_keys = (
         "command", "mcp", "servers", "operations", "env", "pass_env", "cwd", "max_children", "idle_session", "shared",
@@ -120,7 +121,7 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol, AddsAdapters)
 
         return Catalogues()
 
-    def load_adapter(self, name: str) -> Adapter:
+    def load_adapter(self) -> Adapter:
         from proxy.extensions.mcp.adapters.mcp import ADAPTER
 
         return ADAPTER

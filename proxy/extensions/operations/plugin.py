@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from proxy.plugin import AddsAdapters, AddsKeys, AddsRequests, AddsVerbs, ExtendsVerbs, Flag, NoConfig, Verb
+from proxy.plugin import AddsKeys, AddsVerbs, ExtendsVerbs, Flag, NoConfig, SpeaksProtocol, Verb
 
 if TYPE_CHECKING:
     import argparse
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
+    from proxy.config.keys.kinds import Kind
     from proxy.config.schemas import FoundSchema, SourceProblem
     from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
     from proxy.core.model.values import Headers, JsonValue, Pointer
@@ -25,7 +26,7 @@ _LIVE: Final = """
 """
 
 
-class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsVerbs):
+class OperationsPlugin(AddsKeys, SpeaksProtocol, AddsVerbs, ExtendsVerbs):
     """Speaks HTTP operations, as OpenAPI describes them, and writes configs for tools that describe themselves."""
 
     name = "operations"
@@ -33,7 +34,8 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
     verbs = ("import",)
     other_keys = ("request", "parameters")
     call_keys = ("parameters",)
-    adapters = ("http",)
+    adapter = "http"
+    schema_source = "openapi"
 
     def declare_keys(self) -> Mapping[str, Kind]:
         from proxy.extensions.operations.operation_section import KEYS
@@ -104,7 +106,7 @@ class OperationsPlugin(AddsKeys, AddsRequests, AddsAdapters, AddsVerbs, ExtendsV
 
         return await read_again(recorded, headers, folder)
 
-    def load_adapter(self, name: str) -> Adapter:
+    def load_adapter(self) -> Adapter:
         from proxy.extensions.operations.adapters.http_operation import ADAPTER
 
         return ADAPTER
