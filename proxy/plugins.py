@@ -156,6 +156,7 @@ _NEEDED_WITH: Final = {
     **dict.fromkeys(("read_relay", "make_relay"), ("relay_key",)),
     **dict.fromkeys(("read_request", "read_channels", "read_operation", "bind"), ("schema_source",)),
     "make_tracer": ("traces",),
+    "read_state": ("state_keys",),
     "run_workers": ("runs_workers",),
 }
 

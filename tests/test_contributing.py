@@ -215,7 +215,17 @@ def add_a_state_backend(copy: Copy) -> None:
         '''"""State in this process, of ten keys."""
 
 from proxy.interfaces import Clock
+from proxy.plugin import KeepsState
 from proxy.state.memory import MemoryStore
+
+
+class KeptSmall(KeepsState):
+    """Keeps ten keys in this process."""
+
+    name, adds, backend = "small", "a small memory", "small"
+
+    def make_store(self, clock, max_keys, settings, changed):
+        return SmallStore(clock)
 
 
 class SmallStore(MemoryStore):
@@ -229,11 +239,11 @@ class SmallStore(MemoryStore):
         return await super().reserve(key, 1, ttl)
 ''',
     )
-    copy.insert("proxy/state/__init__.py", "\n__all__", "from proxy.state.small import SmallStore\n")
+    copy.insert("proxy/state/__init__.py", "\n__all__", "from proxy.state.small import KeptSmall\n")
     copy.insert(
         "proxy/state/__init__.py",
-        '    "memory": MemoryStore,',
-        '    "small": lambda clock, _max_keys: SmallStore(clock),\n',
+        "    KeptInMemory(),",
+        "    KeptSmall(),\n",
     )
     copy.config("caps: {default: 5}, ")
     config = copy.folder / "config.yaml"

@@ -1,7 +1,7 @@
 """Stores for episodes, call counts and container expansions: one file per backend, chosen by `make_store`.
 
-A new backend is one file and one line in `STORES`; the store contract suite then runs over it as well. Backends that
-need a server are plugins. `core.contract.attempts.add` defines for all of them what a failure does to an episode.
+A new backend is one file with a `KeepsState`, and its place in `STORES`; the store contract suite then runs over it as
+well. Backends that need a server are plugins. `core.contract.attempts.add` defines what a failure does to an episode.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from proxy.core.model.value_class import value_class
 from proxy.interfaces import Clock, StateStore
 from proxy.plugin import KeepsState
 from proxy.plugins import find_plugins
-from proxy.state.memory import MemoryStore
+from proxy.state.memory import KeptInMemory, MemoryStore
 
-__all__ = ["MAX_KEYS", "STORES", "Changed", "MemoryStore", "StoreChange", "make_store"]
+__all__ = ["MAX_KEYS", "STORES", "Changed", "MemoryStore", "StoreChange", "list_keepers", "make_store"]
 
 # The most keys kept in this process (docs/contract.md): about 60 MB of typical episodes.
 MAX_KEYS: Final = 100_000
@@ -33,9 +33,14 @@ class StoreChange:
 
 Changed = Callable[[StoreChange], None]
 
-STORES: Final[dict[str, Callable[[Clock, int], StateStore]]] = {
-    "memory": MemoryStore,
-}
+STORES: Final[tuple[KeepsState, ...]] = (
+    KeptInMemory(),
+)  # fmt: skip
+
+
+def list_keepers() -> list[KeepsState]:
+    """All state backends: those in this process, and those of plugins."""
+    return [*STORES, *find_plugins(KeepsState)]
 
 
 def make_store(
@@ -47,7 +52,5 @@ def make_store(
 ) -> StateStore:
     """Makes the store of a kind named in the config. `settings` are what a plugin has read of its backend's keys, and
     `changed` is called when a shared store goes away or comes back. Raises ImportError without its library."""
-    if kind in STORES:
-        return STORES[kind](clock, max_keys)
-    plugin = next(each for each in find_plugins(KeepsState) if each.backend == kind)
-    return plugin.make_store(clock, max_keys, settings, changed)
+    keeper = next(each for each in list_keepers() if each.backend == kind)
+    return keeper.make_store(clock, max_keys, settings, changed)

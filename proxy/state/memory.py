@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from proxy.core.contract import attempts as contract
 from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
+from proxy.plugin import KeepsState
+
+if TYPE_CHECKING:
+    from proxy.plugin import Changed
 
 V = TypeVar("V")
 
@@ -56,6 +60,15 @@ class _Table(Generic[V]):
     def items(self) -> list[tuple[str, V]]:
         now = self._clock.now()
         return [(key, value) for key, (value, expires) in self.entries.items() if expires > now]
+
+
+class KeptInMemory(KeepsState):
+    """Keeps state in this process."""
+
+    name, adds, backend = "memory", "state in this process", "memory"
+
+    def make_store(self, clock: Clock, max_keys: int, settings: object, changed: Changed) -> MemoryStore:  # noqa: ARG002
+        return MemoryStore(clock, max_keys)
 
 
 class MemoryStore:

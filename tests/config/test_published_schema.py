@@ -15,9 +15,7 @@ from proxy.core.envelope import AUTO, FORMATS
 from proxy.core.json.jsontext import walk
 from proxy.core.model.values import Container, JsonValue
 from proxy.core.rules.rules import LEVELS, RULES
-from proxy.plugin import KeepsState
-from proxy.plugins import find_plugins
-from proxy.state import MAX_KEYS, STORES
+from proxy.state import MAX_KEYS, list_keepers
 from tests.docs.config_page import PAGE, list_all_keys, list_keys, make_page
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +58,7 @@ def test_the_package_reads_the_published_file() -> None:
 
 def test_levels_rules_and_backends_are_those_of_the_code() -> None:
     repair = SCHEMA["$defs"]["repair"]["anyOf"][1]["properties"]
-    assert (list(LEVELS), list(RULES), [*STORES, *(plugin.backend for plugin in find_plugins(KeepsState))]) == (
+    assert (list(LEVELS), list(RULES), [each.backend for each in list_keepers()]) == (
         SCHEMA["$defs"]["level"]["enum"],
         list(repair["rules"]["properties"]),
         SCHEMA["properties"]["state"]["properties"]["backend"]["enum"],

@@ -47,7 +47,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=[each.backend for each in STORES])
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

@@ -312,8 +312,8 @@ STATE: Final = mapping(
     StateConfig,
     ConfigKey(
         "backend",
-        choice(*STORES, "redis"),
-        "`memory`: in this process. `redis`: in a Redis or Valkey shared by several processes (docs/scaling.md).",
+        choice(*(each.backend for each in STORES)),
+        "`memory`: in this process.",
     ),
     ConfigKey(
         "max_keys",

@@ -18,9 +18,9 @@ from proxy.config.model import Address, AdminConfig, HeaderChanges, HookEntry, S
 from proxy.config.sections.network import read_address, read_upstream_tls
 from proxy.core.model.fields import OF_THE_SENDER
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.plugin import HostsProcess, KeepsState, ObservesCalls, SpeaksProtocol
+from proxy.plugin import HostsProcess, ObservesCalls, SpeaksProtocol
 from proxy.plugins import find_plugins
-from proxy.state import STORES
+from proxy.state import list_keepers
 
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
@@ -153,17 +153,12 @@ def read_state(context: Context, files: Files) -> StateConfig:
     """Reads where attempts and call counts are remembered."""
     written = context.mapping("state")
     state: StateConfig = STATE.read(written)
-    plugin = next((each for each in find_plugins(KeepsState) if each.backend == state.backend), None)
-    if plugin is None:
-        keepers = find_plugins(KeepsState)
-        for key, name in ((key, each.backend) for each in keepers for key in each.state_keys if key in written):
-            message, hint = f"`{key}` has no effect on state in {state.backend}", f"write `backend: {name}`, or drop it"
-            context.mistake(("state", key), message, hint, key=True)
-        if state.backend not in STORES:
-            message = f"no plugin that keeps state in {state.backend!r} is installed"
-            context.mistake(("state", "backend"), message, f"write `backend: {StateConfig().backend}`")
-        return state
-    return replace(state, shared=plugin.read_state(context, files, written))
+    others = [each for each in list_keepers() if each.backend != state.backend]
+    for key, name in ((key, each.backend) for each in others for key in each.state_keys if key in written):
+        message, hint = f"`{key}` has no effect on state in {state.backend}", f"write `backend: {name}`, or drop it"
+        context.mistake(("state", key), message, hint, key=True)
+    keeper = next(each for each in list_keepers() if each.backend == state.backend)
+    return replace(state, shared=keeper.read_state(context, files, written))
 
 
 def read_single_keys(context: Context) -> dict[str, Any]:
