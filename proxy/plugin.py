@@ -53,11 +53,17 @@ if TYPE_CHECKING:
 
 
 class Plugin:
-    """The description of a plugin: its `name`, what it `adds` in one sentence, and the plugins that it `uses`."""
+    """The description of a plugin: its `name`, what it `adds` in one sentence, and the plugins that it `uses`.
+
+    A dump of the config hides all below the places in `secrets`. In a place, `*` means any step, and `**` any that has
+    the name of a secret. `schemas` are places of JSON Schemas. A dump shows only the program of the keys `commands`."""
 
     name: ClassVar[str]
     adds: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
+    secrets: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    schemas: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    commands: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self) -> None:
         """Imports what its requests need, so that the first one does not wait for it."""

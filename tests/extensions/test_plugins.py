@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from proxy.config.files.masking import is_schema_place, may_hold_secret, redact_config
 from proxy.config.files.published import SCHEMA_FILE
 from proxy.plugin import (
     AddsPages,
@@ -56,6 +57,8 @@ def test_every_key_in_the_schema_of_a_plugin_is_its_own(plugin: Plugin) -> None:
     described |= set(declare_keys(plugin))
     if isinstance(plugin, SpeaksProtocol):
         described.discard("protocol")  # its value is one of several plugins'
+    if isinstance(plugin, KeepsState):
+        described.discard("backend")  # the same
     own = set(plugin.state_keys if isinstance(plugin, KeepsState) else list_keys(plugin))
     assert described == own
 
@@ -80,6 +83,19 @@ def test_every_verb_and_adapter_of_a_plugin_loads() -> None:
 def test_a_key_of_an_upstream_belongs_to_the_keys_of_its_plugin() -> None:
     for plugin in find_plugins(SpeaksProtocol):
         assert set(plugin.upstream_keys) <= set(list_keys(plugin))
+
+
+def test_masks_each_place_that_a_plugin_declares_as_a_secret() -> None:
+    places = [(plugin, place) for plugin in list_plugins() for place in plugin.secrets]
+    filled = [tuple({"*": "x", "**": "api_key"}.get(step, step) for step in place) for _, place in places]
+    assert [] == [path for path in filled if not may_hold_secret(path)]
+    assert not may_hold_secret(("correction", "body", "model"))
+    assert [] == [
+        place for plugin in list_plugins() for place in plugin.schemas if not is_schema_place((place[0], 0, *place[2:]))
+        and not is_schema_place((*place[:2], 0, *place[3:]))
+    ]  # fmt: skip
+    written = {"upstreams": {"a": {"command": ["npx", "-y", "key"], "env": {"A": "b"}}}}
+    assert {"upstreams": {"a": {"command": ["npx", "***", "***"], "env": {"A": "***"}}}} == redact_config(written)
 
 
 def test_a_plain_config_is_served_without_importing_a_plugin(tmp_path: Path) -> None:

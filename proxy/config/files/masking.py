@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from proxy.config.files.secrets import Secret, keep_same
 from proxy.config.keys.section_keys import CONFIG
 from proxy.core.display.secrets import is_secret_name
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.plugin import Plugin
+from proxy.plugins import list_plugins
 
 # Parts of a secret as the file has it: a reference, which is shown, its default, and the word before a credential.
 _REFERENCE: Final = re.compile(r"(\$\{[^}]*\})")
@@ -19,42 +23,58 @@ _USERINFO: Final = re.compile(r"(?<=://)(?P<user>[^:@/]*)(?::(?P<password>.*))?@
 _WHOLE_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
-def is_schema_place(path: Pointer) -> bool:
-    """Returns whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
-    if path[3:4] == ("tools",):  # of a server that lists them
-        return len(path) == 6 and path[5] in ("schema", "overlay")
-    if path[2:3] == ("parameters",):
-        return path[:1] == ("routes",) and len(path) == 5 and path[4] == "schema"
-    if path[-1:] == ("arguments",) and path[-3:-2] == ("allow",):
-        return path[:1] in (("defaults",), ("routes",))
-    if len(path) == 3:
-        return path[0] in ("tools", "routes") and path[2] in ("schema", "response_schema")
-    return path[-1:] == ("schema",) and path[2:4] == ("container", "functions")
-
-
+# Schemas of the main job.
+_SCHEMAS: Final = (
+    ("tools", "*", "schema"), ("tools", "*", "response_schema"), ("routes", "*", "schema"),
+    ("routes", "*", "response_schema"), ("tools", "*", "container", "functions", "*", "schema"),
+    ("routes", "*", "container", "functions", "*", "schema"),
+)  # fmt: skip
 # The secrets that the keys of the main job declare. Those in tables and lists are secret wherever two such keys are,
-# also below a key that is out of place. The others: first step -> the place's length, and its other steps by number.
+# also below a key that is out of place.
 _PLACES: Final = CONFIG.list_secrets({})
 _TABLES: Final = frozenset(place[-3:-1] for place in _PLACES if place[-1] == "*")
-_DECLARED: Final[dict[Pointer, list[tuple[int, list[tuple[int, str]]]]]] = {}
-for _place in _PLACES:
-    if _place[-1] != "*":
-        _steps = [(number, step) for number, step in enumerate(_place) if number and step != "*"]
-        _DECLARED.setdefault(_place[:1], []).append((len(_place), _steps))
+# The steps of a place that are no `*`, with their numbers.
+_Steps = tuple[tuple[int, str], ...]
+
+
+class _Places:
+    """The places that the main job and the plugins declare. Secrets: the first step -> the length of a place, and its
+    other steps. Schemas: the length and the last step -> the other steps."""
+
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self.secrets: dict[Pointer, list[tuple[int, _Steps]]] = {}
+        self.schemas: dict[tuple[int, str | int], list[_Steps]] = {}
+        self.commands = frozenset(key for plugin in plugins for key in plugin.commands)
+        for place in (*_PLACES, *(place for plugin in plugins for place in plugin.secrets)):
+            if place[-1] != "*":
+                self.secrets.setdefault(place[:1], []).append((len(place), _list_steps(place)[1:]))
+        for place in (*_SCHEMAS, *(place for plugin in plugins for place in plugin.schemas)):
+            self.schemas.setdefault((len(place), place[-1]), []).append(_list_steps(place))
+
+
+def _list_steps(place: tuple[str, ...]) -> _Steps:
+    return tuple((number, step) for number, step in enumerate(place) if step != "*")
+
+
+@lru_cache(maxsize=1)
+def _find_places(_plugins: int) -> _Places:
+    return _Places(list_plugins())
+
+
+def is_schema_place(path: Pointer) -> bool:
+    """Returns whether a path lies in a schema, where `$` is plain text: it occurs in patterns."""
+    known = _find_places(len(list_plugins())).schemas.get((len(path), path[-1])) if path else None
+    return known is not None and any(all(path[number] == step for number, step in steps) for steps in known)
 
 
 def may_hold_secret(path: Pointer) -> bool:
-    """Returns whether a value is never shown. A key declares it as a secret, or it is one of a plugin: the store's URL
-    and password, environments, and values under secret names in the model endpoint's request."""
-    for length, steps in _DECLARED.get(path[:1], ()):
-        if len(path) >= length and all(path[number] == step for number, step in steps):
+    """Returns whether a value is never shown, because a key declares it as a secret."""
+    for length, steps in _find_places(len(list_plugins())).secrets.get(path[:1], ()):
+        if len(path) >= length and all(
+            path[number] == step or (step == "**" and any(map(_names_secret, path[number:]))) for number, step in steps
+        ):
             return True
-    return (
-        path[-3:-1] in _TABLES
-        or path in (("state", "url"), ("state", "sentinel", "password"))
-        or (path[:1] == ("upstreams",) and path[2:3] == ("env",))
-        or (path[:2] == ("correction", "body") and any(map(_names_secret, path[2:])))
-    )
+    return path[-3:-1] in _TABLES
 
 
 def redact_config(value: JsonValue, path: Pointer = (), *, in_schema: bool = False) -> JsonValue:
@@ -69,13 +89,14 @@ def redact_config(value: JsonValue, path: Pointer = (), *, in_schema: bool = Fal
     if isinstance(value, list):
         listed = [redact_config(item, (*path, at), in_schema=in_schema) for at, item in enumerate(value)]
         return keep_same(value, listed)
-    if path == ("state", "url") and isinstance(value, str):
+    if isinstance(value, str) and path[-1:] == ("url",) and path[:1] != ("upstreams",) and may_hold_secret(path):
         return mask_url(value)
     if isinstance(value, str) and path[-1:] == ("webhook",):
         return mask_beyond_host(value)
-    if isinstance(value, str) and path[-2:-1] == ("command",) and path[-1] != 0:
+    commands = _find_places(len(list_plugins())).commands
+    if isinstance(value, str) and not commands.isdisjoint(path[-2:-1]) and path[-1] != 0:
         return "***"
-    if isinstance(value, str) and "command" in path[-2:]:
+    if isinstance(value, str) and not commands.isdisjoint(path[-2:]):
         return f"{value.split()[0]} ***" if value.split()[1:] else value
     if isinstance(value, str) and "://" in value and "${" not in value:
         value = mask_url(value)

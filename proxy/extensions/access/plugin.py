@@ -29,6 +29,7 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     limit_keys = ("rate", "concurrent")
     shared_limits = ("rate",)
     asks_callers = ("jwt", "allow", "deny")
+    schemas = (("defaults", "allow", "*", "arguments"), ("routes", "*", "allow", "*", "arguments"))
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.access.audit import METRICS

@@ -24,6 +24,7 @@ class CorrectionPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     policy_keys = ("correct",)
     tool_keys = ("correct",)
     call_keys = ("correct",)
+    secrets = (("correction", "body", "**"),)
     other_names: ClassVar = {
         "GoMind": {
             "validation_feedback_enabled": "`correct: {validation_feedback: on}`",

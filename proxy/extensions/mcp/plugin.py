@@ -44,6 +44,9 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol):
         "overlay", "as",
     )  # fmt: skip
     call_keys = ("mcp", "servers", "operations")
+    secrets = (("upstreams", "*", "env"),)
+    schemas = tuple(("routes", "*", "mcp", "tools", "*", key) for key in ("schema", "overlay"))
+    commands = ("command",)
 
     def declare_keys(self) -> Mapping[str, Kind]:
         from proxy.extensions.mcp.config.mcp_routes import KEYS

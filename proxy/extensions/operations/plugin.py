@@ -34,6 +34,7 @@ class OperationsPlugin(AddsKeys, SpeaksProtocol, AddsVerbs, ExtendsVerbs):
     verbs = ("import",)
     other_keys = ("request", "parameters")
     call_keys = ("parameters",)
+    schemas = (("routes", "*", "parameters", "*", "schema"),)
     adapter = "http"
     schema_source = "openapi"
 

@@ -20,6 +20,7 @@ class RedisPlugin(KeepsState):
     adds = "attempts and counts that several processes share in a Redis or Valkey"
     backend = "redis"
     state_keys = ("url", "prefix", "timeouts", "tls", "sentinel")
+    secrets = (("state", "url"), ("state", "sentinel", "password"))
 
     def declare_keys(self) -> Mapping[str, Kind]:
         from proxy.extensions.redis.redis_section import STATE
