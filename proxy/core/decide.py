@@ -64,7 +64,6 @@ _AS_SCHEMA: Final = UnknownKeys.SCHEMA
 _REFUSE: Final = UnknownKeys.REFUSE
 _FORWARD: Final = UnknownKeys.FORWARD
 _NOT_GUARDED: Final = LeakedMarkup.OFF
-_ERROR: Final = codes.Severity.ERROR
 
 
 def decide(call: ToolCall, policy: ToolPolicy) -> Decision:
@@ -211,7 +210,7 @@ def _add_violations(call: ToolCall, found: tuple[Violation, ...], decision: Deci
     if not found or (isinstance(decision, Reject) and decision.failure.code is not codes.INVALID_ARGUMENTS):
         return decision
     if isinstance(decision, Forward):
-        if any(violation.severity is _ERROR for violation in found):
+        if any(violation.severity is codes.ERROR for violation in found):
             return Reject(_failure(call, found))
         return Forward(replace(decision.checked, warnings=decision.checked.warnings + found))
     # Arguments that were sent, under another spelling or unreadable: their own violation reports them already.
@@ -235,7 +234,7 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     is_open = policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
     if leaks or not is_open or not repaired.accepted:
         found = _list_findings(check, repaired, policy, leaks=leaks)
-    if found and _ERROR in [violation.severity for violation in found]:
+    if found and codes.ERROR in [violation.severity for violation in found]:
         mended = repaired.value if repaired.repairs else ABSENT
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else "", mended))
     text = document.text
@@ -275,7 +274,7 @@ def _list_findings(check: Check, repaired: Repaired, policy: ToolPolicy, *, leak
     if policy.unknown_keys not in (_AS_SCHEMA, _FORWARD):
         forbidden = {one.path for one in found if one.code is codes.UNKNOWN_FIELD}
         refuse = policy.unknown_keys is _REFUSE
-        severity = codes.Severity.ERROR if refuse else codes.Severity.WARNING
+        severity = codes.ERROR if refuse else codes.Severity.WARNING
         unknown = find_unknown_fields(check, repaired.value, severity)
         found += [one for one in unknown if one.path not in forbidden]  # what the schema forbids is said once
     if leaks:

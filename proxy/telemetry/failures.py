@@ -23,7 +23,7 @@ from proxy.core.envelope.view import show_name, show_path
 from proxy.core.explain.advice import add_advice
 from proxy.core.explain.places import find_value
 from proxy.core.json.jsontext import NO_ARGUMENTS, dumps, name_json_type
-from proxy.core.model.codes import CALL_NOT_ALLOWED, Severity
+from proxy.core.model.codes import CALL_NOT_ALLOWED, ERROR
 from proxy.core.model.values import (
     ABSENT,
     Absent,
@@ -134,7 +134,7 @@ def _keep_replaced(record: CallRecord, valid: str) -> Row:
 
 def list_errors(record: CallRecord) -> list[Violation]:
     """The violations of a call that are errors, and not warnings."""
-    return [each for each in record.violations if each.severity is Severity.ERROR]
+    return [each for each in record.violations if each.severity is ERROR]
 
 
 def describe_errors(record: CallRecord) -> Row:

@@ -25,7 +25,6 @@ from proxy.core.contract.attempts import RAISES_ATTEMPT
 from proxy.core.contract.refusals import REFUSED_BY_TOOL
 from proxy.core.envelope.view import list_places, select_violations, show_name, show_path
 from proxy.core.model import codes
-from proxy.core.model.codes import Severity
 from proxy.telemetry.console_log import format_call, format_note
 from proxy.telemetry.failures import describe_errors
 from proxy.telemetry.writer import DROP_REASONS, open_writer
@@ -323,8 +322,8 @@ def _list_call_fields(record: CallRecord) -> Fields:
 
 def _list_violation_fields(record: CallRecord, name: str) -> Fields:
     """The fields of a call's errors, whose keys Acode prescribes, and of its warnings."""
-    errors = [each for each in record.violations if each.severity is Severity.ERROR]
-    warnings = [each for each in record.violations if each.severity is not Severity.ERROR]
+    errors = [each for each in record.violations if each.severity is codes.ERROR]
+    warnings = [each for each in record.violations if each.severity is not codes.ERROR]
     fields: Fields = {}
     if errors or record.attempt or is_validation_failure(record):
         fields = {

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from proxy import __version__
 from proxy.call_record import CallRecord
 from proxy.core.model import codes
-from proxy.core.model.codes import ERROR_CODES, Severity
+from proxy.core.model.codes import ERROR_CODES
 from proxy.core.model.values import Rung
 from proxy.core.rules.rules import COERCIONS
 from proxy.telemetry.logs import is_validation_failure
@@ -339,7 +339,7 @@ class Metrics:
         if record.conversation_rung is not None:
             yield self.sources, record.conversation_rung
         for violation in record.violations:
-            if violation.severity is Severity.ERROR:
+            if violation.severity is codes.ERROR:
                 yield self._violations.series, (route, tool, violation.code.name)
             else:
                 yield self._warnings.series, (route, tool, violation.code.name, violation.severity.value)

@@ -41,7 +41,7 @@ from proxy.core.envelope.view import (
     write_remedy,
 )
 from proxy.core.model import codes
-from proxy.core.model.codes import ErrorType, Severity
+from proxy.core.model.codes import ErrorType
 from proxy.core.model.values import Absent, JsonValue, Pointer, Rung, ToolResult, Violation, value_class
 
 # Bounds of one part, in code points: generous for one error, so that ten still leave room for the signature.
@@ -255,7 +255,7 @@ def _make_blocks(shown: Iterable[Shown], has_accepts: bool) -> list[_Block]:
     places: dict[str, str] = {}
     for each in shown:
         violation, path = each.violation, each.path or "arguments"
-        severity = "" if violation.severity is Severity.ERROR else f", {violation.severity}"
+        severity = "" if violation.severity is codes.ERROR else f", {violation.severity}"
         place = violation.path[:-1]
         is_unknown = violation.code is codes.UNKNOWN_FIELD
         expected = (

@@ -224,6 +224,8 @@ _OF_UNKNOWN: Final = {
 _SENT_ELSEWHERE: Final = re.compile(r"(?:rename|move) (?:it|that one)")
 # Not implemented; HTTP version not supported (RFC 9110 sections 15.6.2 and 15.6.6).
 _CANNOT: Final = frozenset({501, 505})
+# The categories of failures of which the tool's own words say what to do.
+_MENDABLE: Final = (Category.INPUT_ERROR, Category.NOT_FOUND)
 _ASK: Final = "Do not answer with guessed values: tell the user what is missing and ask for it."
 
 
@@ -247,8 +249,7 @@ def write_remedy(result: ToolResult) -> str:
         return ""  # the hint says it
     if failure.status in _CANNOT and not may_retry:
         return "The tool's service cannot do this at all: no repetition helps. Tell the user."
-    mendable = failure.code.category in (Category.INPUT_ERROR, Category.NOT_FOUND)
-    if may_retry and failure.hint and failure.status is not None and mendable:  # the tool says what to do
+    if may_retry and failure.hint and failure.status is not None and failure.code.category in _MENDABLE:
         return "Change the call as the tool says, and call it again."
     if failure.code is codes.RESOURCE_NOT_FOUND and may_retry:
         sent = result.call.arguments
@@ -256,7 +257,7 @@ def write_remedy(result: ToolResult) -> str:
             return "The call names nothing that could be changed: tell the user."
     if may_retry != failure.code.retryable:
         return "You may call the tool again." if may_retry else "Do not repeat this call; tell the user."
-    found = [violation for violation in failure.violations if violation.severity is Severity.ERROR]
+    found = [violation for violation in failure.violations if violation.severity is codes.ERROR]
     of_arguments = failure.code in (codes.INVALID_ARGUMENTS, codes.UPSTREAM_REJECTED_ARGUMENTS)
     if len(found) != 1 or not found[0].path or not of_arguments:
         return failure.code.remedy

@@ -50,7 +50,6 @@ from proxy.core.schema.nodes import Node
 MAX_VIOLATIONS: Final = 100
 _MAX_BRANCHES: Final = 6
 _ROOM_FOR_BRANCHES: Final = 240
-_ERROR: Final = Severity.ERROR
 # A refused value is never left without a violation.
 _REFUSED: Final = Violation(codes.CONSTRAINT, (), "The arguments break the tool's schema")
 # How many characters of a name may name a container.
@@ -68,7 +67,7 @@ def list_violations(check: Check, value: JsonValue, ambiguous: Iterable[Ambiguit
         if len(found) == MAX_VIOLATIONS:
             break
     if len(found) == MAX_VIOLATIONS or not found:  # a finding beyond the bound may be an error
-        found = [replace(violation, severity=Severity.ERROR) for violation in found] or [_REFUSED]
+        found = [replace(violation, severity=codes.ERROR) for violation in found] or [_REFUSED]
     unclear: dict[Pointer, Violation] = {}
     for entry in islice(ambiguous, MAX_VIOLATIONS):
         read = [f"{_show_reading(value, entry.path)} ({rule})" for rule, value in entry.options[:2]]
@@ -140,10 +139,10 @@ def _word_keyword(check: Check, broken: BrokenKeyword, value: JsonValue, root: J
     severity, sensitive, speaks = _read_marks(check, broken)
     if speaks:
         found = [add_own_words(check, one, broken.node) for one in found]
-    if severity is _ERROR and not sensitive:
+    if (is_error := severity is codes.ERROR) and not sensitive:
         return found
     return [
-        replace(one, severity=one.severity if severity is _ERROR else severity, sensitive=sensitive or one.sensitive)
+        replace(one, severity=one.severity if is_error else severity, sensitive=sensitive or one.sensitive)
         for one in found
     ]
 
@@ -158,7 +157,7 @@ def _read_marks(check: Check, broken: BrokenKeyword) -> tuple[Severity, bool, bo
         written = node.get("x-severity")
         if isinstance(written, dict):
             written = written.get(keyword)
-        severity = Severity(written) if written in ("warning", "info") else Severity.ERROR
+        severity = Severity(written) if written in ("warning", "info") else codes.ERROR
         speaks = not is_union and keyword in OWN_WORDS and (keyword == "required" or read_own_words(check, node) != "")
         marks = memo[id(node), keyword, is_union] = severity, is_sensitive(node), speaks
     return marks

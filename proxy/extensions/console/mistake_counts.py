@@ -111,26 +111,26 @@ class MistakeCounts:
         refused = record.outcome == "refused" or record.would_refuse
         if record.would_refuse:
             self._would[route, tool] = (self._would.get((route, tool), (0, 0.0))[0] + 1, now)
-        seen: set[Key] = set()
+        found: dict[Key, list[Violation]] = {}
         errors = list_errors(record)
-        places = [(each, _find_counted_place(policy, each)) for each in errors]
-        kinds = {(place, each.code.name) for each, place in places}
-        for violation, place in places:
-            key = (route, tool, place, violation.code.name)
-            mistake = self._find_mistake(key, repaired=False, now=None if key in seen else now)
-            if key not in seen:
-                mistake.alone += len(kinds) == 1
-                mistake.expected, mistake.keyword = violation.expected[:200], violation.keyword
-            seen.add(key)
-            self._describe(key, mistake, violation, record, call, alone=len(places) == 1)
-        self._count_repairs(record, call, (route, tool), now)
+        for each in errors:  # an unknown key is counted at its object
+            place = _normalise_place(policy, each.path[:-1] if each.code is codes.UNKNOWN_FIELD else each.path)
+            found.setdefault((route, tool, place, each.code.name), []).append(each)
+        for key, alike in found.items():
+            mistake = self._find_mistake(key, repaired=False, now=now)
+            mistake.alone += len(found) == 1
+            mistake.expected, mistake.keyword = alike[0].expected[:200], alike[0].keyword
+            for each in alike:
+                self._describe(key, mistake, each, record, call, alone=len(errors) == 1)
+        if record.repairs:
+            self._count_repairs(record, call, (route, tool), now)
         if policy is not None and record.violations:
             self._count_invented(record, call, policy, errors, now)
         if refused or record.corrected_after:
-            self._settle(record, call, tuple(seen) if refused else ())
+            self._settle(record, call, tuple(found) if refused else ())
 
-    def _find_mistake(self, key: Key, *, repaired: bool, now: float | None = None) -> CountedMistake:
-        """The counts of one mistake; with `now` one more call is counted."""
+    def _find_mistake(self, key: Key, *, repaired: bool, now: float) -> CountedMistake:
+        """The counts of one mistake, with one more call."""
         found = self._mistakes.get(key)
         if found is None:
             if len(self._mistakes) >= self._most:
@@ -139,9 +139,8 @@ class MistakeCounts:
         if found is None:
             found = self._mistakes[key] = CountedMistake(key[2], key[3], repaired)
             self._by_tool.setdefault(key[:2], []).append(found)
-        if now is not None:
-            found.calls, found.last = found.calls + 1, now
-            self._count_total(key)
+        found.calls, found.last = found.calls + 1, now
+        self._count_total(key)
         return found
 
     def _count_total(self, key: tuple[Any, ...]) -> None:
@@ -258,12 +257,6 @@ class MistakeCounts:
 
 
 _ABOUT_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
-
-
-def _find_counted_place(policy: ToolPolicy | None, violation: Violation) -> Pointer:
-    """Returns the place of a counted mistake; an unknown key is counted at its object."""
-    path = violation.path[:-1] if violation.code is codes.UNKNOWN_FIELD else violation.path
-    return _normalise_place(policy, path)
 
 
 def _normalise_place(policy: ToolPolicy | None, path: Pointer) -> Pointer:
