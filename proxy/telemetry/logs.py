@@ -4,8 +4,8 @@ Fields have OTel's names where it defines them. A refusal is logged at level war
 Acode prescribes (NFR-013..016, "Logging"). Lines hold names, codes and paths, bounded and with credentials masked, and
 never an argument value.
 
-The event loop only collects a line's fields. structlog makes every line of them, for machines and for people, in the
-thread of `writer.py`, which also writes it.
+structlog makes every line as it comes, for machines and for people. The thread of `writer.py` writes the lines of some
+time at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TextIO, cast
+from typing import Any, Final, TextIO
 
 import orjson
 import structlog
@@ -27,7 +27,7 @@ from proxy.core.envelope.view import list_places, select_violations, show_name, 
 from proxy.core.model import codes
 from proxy.telemetry.console_log import format_call, format_note
 from proxy.telemetry.failures import describe_errors
-from proxy.telemetry.writer import DROP_REASONS, open_writer
+from proxy.telemetry.writer import DROP_REASONS, WRITE_FAILED, open_writer
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -69,21 +69,7 @@ _MOST_LISTED: Final = 20
 # How long `close` waits for a slow reader, in seconds.
 _CLOSING: Final = 1.0
 
-# The size of a line in the writer's queue, in bytes: its fields without texts, and each row of a list.
-_USUAL_SIZE: Final = 256
-_CALL_SIZE: Final = 1024
-_ROW_SIZE: Final = 160
-
 Fields = dict[str, Any]
-
-
-class Entry(NamedTuple):
-    """A line before it is made. `wall` is its time in seconds since the Unix epoch."""
-
-    level: str
-    message: str
-    fields: Fields
-    wall: float
 
 
 class Log:
@@ -98,7 +84,7 @@ class Log:
         self._instant = (-1, "")
         renderer = _make_console_renderer(stream.isatty()) if self._for_people else render_json
         self._lines = LineRenderer(None, [self._complete, renderer], {})
-        self._writer = open_writer(stream, self._lines.render, self._render_losses)
+        self._writer = open_writer(stream, self._render_losses)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -118,21 +104,20 @@ class Log:
         if self._for_people:
             would = {"would_refuse": True} if record.would_refuse else {}
             fields = {**fields, **describe_errors(record), **would}
-        rows = len(record.violations) + len(record.repairs)
-        size = _CALL_SIZE + _ROW_SIZE * rows + (sum(map(len, record.notes.values())) if record.notes else 0)
-        self._writer.write(Entry(level, message, fields, self._wall()), size)
+        self._write(level, message, fields)
 
     def event(self, message: str, level: str = "info", **fields: object) -> None:
         """Writes one line about the proxy itself."""
-        if LEVELS[level] < LEVELS[self.level]:
-            return
-        size = _USUAL_SIZE
-        for value in fields.values():
-            if type(value) is str:
-                size += len(value)
-            elif type(value) is list:
-                size += _ROW_SIZE * len(value)
-        self._writer.write(Entry(level, message, fields, self._wall()), size)
+        if LEVELS[level] >= LEVELS[self.level]:
+            self._write(level, message, fields)
+
+    def _write(self, level: str, message: str, fields: Fields) -> None:
+        try:
+            line = self._lines.render(level, message, fields)
+        except Exception as error:  # noqa: BLE001 - whatever a field's own text raises: no line may fail a call
+            self._writer.drop(WRITE_FAILED, type(error).__name__)
+        else:
+            self._writer.write(line)
 
     def formatter_failed(self, tool: str, error: Exception) -> None:
         """Logs that a tool's own formatter failed, without the exception's message, which may quote a value."""
@@ -150,37 +135,34 @@ class Log:
         fields: Fields = {"error": type(error).__name__, "frames": list_frames(error)}
         self.event("Internal error", "error", correlation_id=request_id, **fields)
 
-    # --- in the writer's thread ---------------------------------------------------------------------------------------
     def _complete(self, _logger: object, level: str, event: Any) -> Fields:
         """A structlog processor that completes the fields of a line. They come as one value, because their names could
         collide with structlog's own arguments. The time is RFC 3339, UTC, with milliseconds."""
-        entry: Entry = event["entry"]
-        second, millisecond = divmod(int(entry.wall * 1000), 1000)
+        milliseconds = int(self._wall() * 1000)
         at, text = self._instant  # all lines of one second share its text
-        if second != at:
-            text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            self._instant = (second, text)
+        if milliseconds // 1000 != at:
+            at = milliseconds // 1000
+            text = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._instant = (at, text)
         return {
-            **entry.fields,
-            "timestamp": f"{text}.{str(1000 + millisecond)[1:]}+00:00",  # a format would cost three times as much
+            **event["fields"],
+            "timestamp": f"{text}.{str(1000 + milliseconds % 1000)[1:]}+00:00",  # a format would cost three times as much
             "level": level,
             "message": event["event"],
         }
 
     def _render_losses(self, lost: Mapping[str, int]) -> bytes:
-        """The line that says how many lines were lost before it, by reason."""
-        if LEVELS["warning"] < LEVELS[self.level]:
-            return b""
-        return self._lines.render(Entry("warning", _DROPPED, dict(lost), self._wall()))
+        """The line that says how many lines were lost before it, by reason. The writer's thread makes it."""
+        return b"" if LEVELS["warning"] < LEVELS[self.level] else self._lines.render("warning", _DROPPED, dict(lost))
 
 
 class LineRenderer(structlog.BoundLoggerBase):
     """A logger of structlog's that gives the line in place of writing it."""
 
-    def render(self, entry: Entry) -> bytes:
-        """The line that the processors make of an entry."""
-        (line,), _ = self._process_event(entry.level, entry.message, {"entry": entry})
-        return cast(bytes, line)
+    def render(self, level: str, message: str, fields: Fields) -> bytes:
+        """The line that the processors make of an event."""
+        (line,), _ = self._process_event(level, message, {"fields": fields})
+        return line  # type: ignore[no-any-return]  # of the last processor
 
 
 def render_json(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> bytes:

@@ -10,7 +10,7 @@ counts as `_other`, so no client can increase the number of series.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice
@@ -49,7 +49,7 @@ _LONGEST_LEARNED: Final = 128
 Labels = tuple[str, ...]
 Series = MutableMapping[Any, Any]
 # The lengths of a request's stages, of its wait for the upstream, and of all of it, in seconds.
-Times = tuple[Mapping[str, float], float, float]
+Times = tuple[float, ...]
 
 # The kinds of requests that are remembered, and the requests that wait to be counted.
 _MOST_KINDS: Final = 256
@@ -95,10 +95,14 @@ class Histogram:
         self.observe_all((value,), labels)
 
     def observe_all(self, values: Sequence[float], labels: Labels) -> None:
-        """Counts values in one series."""
+        """Counts values in one series: those of one bucket at once."""
         series, bounds = self.series.get(labels) or self.begin(labels), self._bounds
-        for value in values:
-            series[bisect_left(bounds, value)] += 1
+        rising, counted = sorted(values), 0
+        while counted < len(rising):
+            bucket = bisect_left(bounds, rising[counted])
+            end = bisect_right(rising, bounds[bucket], counted) if bucket < len(bounds) else len(rising)
+            series[bucket] += end - counted
+            counted = end
         series[-1] += sum(values)
 
     def begin(self, labels: Labels = ()) -> list[float]:
@@ -108,15 +112,14 @@ class Histogram:
 
 
 class _Kind:
-    """Requests that count in the same series: in each of `counts` by one, and their times in those of `client` (None
-    if nothing was sent) and `server`. `waiting` are the times of those that are not counted yet."""
+    """Requests that count in the same series: in each of `counts` by one, and each of their times in the one of `timed`
+    (None: in none). `waiting` are the times of those that are not counted yet."""
 
-    __slots__ = ("client", "counts", "server", "waiting")
+    __slots__ = ("counts", "timed", "waiting")
 
-    def __init__(self, counts: Sequence[tuple[Series, Any]], client: Labels | None, server: Labels) -> None:
+    def __init__(self, counts: Sequence[tuple[Series, Any]], timed: Sequence[tuple[Histogram, Labels] | None]) -> None:
         self.counts = counts
-        self.client = client
-        self.server = server
+        self.timed = timed
         self.waiting: list[Times] = []
 
 
@@ -266,10 +269,11 @@ class Metrics:
 
     def finished(self, record: CallRecord) -> None:
         """Counts one finished request. Those of one kind are counted together, before anybody reads a count."""
-        key: tuple[object, ...] = (record.call_id != "", *_read_labels(record))
+        stages = record.stages
+        key: tuple[object, ...] = (record.call_id != "", (*stages,), *_read_labels(record))
         if record.code or record.violations or record.repairs or record.resends or record.hook_failures:
             found, made = record.violations, [each.rule for each in record.repairs]
-            key += (record.code, is_validation_failure(record), "decide" in record.stages, *made)
+            key += (record.code, is_validation_failure(record), *made)
             key += (tuple(record.resends), tuple(record.hook_failures))
             key += (*[each.code.name for each in found], *[each.severity for each in found])
         kind = self._kinds.get(key)
@@ -277,7 +281,7 @@ class Metrics:
             if len(self._kinds) >= _MOST_KINDS:
                 self._forget_kinds()
             kind = self._kinds[key] = self._describe(record)
-        kind.waiting.append((record.stages, record.upstream_seconds, record.ended - record.started))
+        kind.waiting.append((*stages.values(), record.upstream_seconds, record.ended - record.started))
         self._waiting += 1
         if self._waiting >= _MOST_WAITING:
             self.settle()
@@ -300,13 +304,10 @@ class Metrics:
             return
         for series, labels in kind.counts:
             series[labels] += len(times)
-        stages, upstream_seconds, seconds = zip(*times, strict=True)
-        for stage in OWN_STAGES:
-            if values := [lengths[stage] for lengths in stages if stage in lengths]:
-                self._overhead.observe_all(values, (stage,))
-        if kind.client is not None:
-            self._client.observe_all(upstream_seconds, kind.client)
-        self._server.observe_all(seconds, kind.server)
+        for timed, values in zip(kind.timed, zip(*times, strict=True), strict=True):
+            if timed is not None:
+                histogram, labels = timed
+                histogram.observe_all(values, labels)
 
     def _describe(self, record: CallRecord) -> _Kind:
         route = record.route or OTHER
@@ -332,7 +333,9 @@ class Metrics:
         method = record.method if record.method in METHODS else OTHER
         status = str(record.status)
         error = record.upstream_error or (status if record.status >= 500 else "")
-        return _Kind(counts, client, (method, route, status, error))
+        stages = [(self._overhead, (stage,)) if stage in OWN_STAGES else None for stage in record.stages]
+        server = (self._server, (method, route, status, error))
+        return _Kind(counts, [*stages, None if client is None else (self._client, client), server])
 
     def _describe_call(self, record: CallRecord, route: str, tool: str) -> Iterator[tuple[Series, Any]]:
         yield self._validations.series, (route, tool, find_validation_result(record), record.mode)

@@ -1,10 +1,10 @@
 """Writes the log's lines without blocking the event loop.
 
 A write to a pipe that nobody reads, or to a disk that hangs, blocks its caller. So lines go into a bounded queue, and
-a thread makes the lines of what is queued and writes them to the stream's file descriptor:
+a thread writes what is queued to the stream's file descriptor:
 
-    write(entry, size)   in the caller: queues what a line is made of, or drops it where the queue is full
-    _run                 in the thread: renders all that is queued, writes it, and reports how many were lost in between
+    write(line)   in the caller: queues a line, or drops it if the queue is full
+    _run          in the thread: writes all that is queued, and reports how many lines were lost in between
 
 A `Sink` is the target of the lines, such as the stream of the log. Lost lines are counted by reason (DROP_REASONS).
 The queue is written PAUSE seconds after its first line, so that the lines of many calls go out in one write. A process
@@ -17,22 +17,20 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol, TextIO
+from typing import Final, Protocol, TextIO
 
 QUEUE_FULL: Final = "queue_full"
 WRITE_FAILED: Final = "write_failed"
 DROP_REASONS: Final = (QUEUE_FULL, WRITE_FAILED)
 
-# Room for about 5,000 lines of calls.
+# Room for about 4,000 lines of calls.
 QUEUE_BYTES: Final = 2 * 1024 * 1024
 PAUSE: Final = 0.05
 # The capacity of a pipe on Linux: with a slow reader the queue empties piece by piece.
 _PIECE: Final = 64 * 1024
 
-# Makes the line of an entry, with its line break.
-Render = Callable[[Any], bytes]
 # Makes the line that reports how many lines were lost since the last such line, by reason.
 Notice = Callable[[Mapping[str, int]], bytes]
 
@@ -87,18 +85,21 @@ class DescriptorSink:
 class StreamWriter:
     """Writes to a stream without a file descriptor, which is in memory and cannot block."""
 
-    def __init__(self, stream: TextIO, render: Render) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self.dropped: Counter[str] = Counter()
         self._stream = stream
-        self._render = render
 
-    def write(self, entry: object, size: int) -> None:  # noqa: ARG002 - nothing is queued
+    def write(self, line: bytes) -> None:
         """Writes at once."""
         try:
-            self._stream.write(self._render(entry).decode())
+            self._stream.write(line.decode())
             self._stream.flush()
-        except Exception:  # noqa: BLE001 - whatever a field's own text raises: no line may fail a call
-            self.dropped[WRITE_FAILED] += 1
+        except Exception as error:  # noqa: BLE001 - whatever the stream raises: no line may fail a call
+            self.drop(WRITE_FAILED, type(error).__name__)
+
+    def drop(self, reason: str, why: str) -> None:  # noqa: ARG002 - nobody is told of a single line
+        """Counts a line that is lost."""
+        self.dropped[reason] += 1
 
     def close(self, within: float) -> None:
         """Does nothing: no line is queued."""
@@ -107,51 +108,64 @@ class StreamWriter:
 class QueueWriter:
     """Writes to a sink, from its own thread."""
 
-    def __init__(
-        self, sink: Sink, render: Render, notice: Notice, queue_bytes: int = QUEUE_BYTES, pause: float = PAUSE
-    ) -> None:
+    def __init__(self, sink: Sink, notice: Notice, queue_bytes: int = QUEUE_BYTES, pause: float = PAUSE) -> None:
         self.dropped: Counter[str] = Counter()
         self._sink = sink
-        self._render = render
         self._notice = notice
         self._room = self._size = queue_bytes
         self._pause = pause
         self._lock = threading.Lock()
-        self._queue: list[tuple[object, int]] = []
+        self._queue: list[bytes] = []
         self._awake = False
-        self._work = threading.Event()
-        self._closing = threading.Event()
+        # The thread waits for two locks that others release. An event would wait in Python, which costs a call more.
+        self._work = threading.Lock()
+        self._work.acquire()
+        self._end = threading.Lock()
+        self._end.acquire()
         self._reported: Counter[str] = Counter()  # used only by the writer's thread
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
-    def write(self, entry: object, size: int) -> None:
-        """Queues one entry, whose line has about `size` bytes, or drops it if the queue is full."""
+    def write(self, line: bytes) -> None:
+        """Queues a line, or drops it if the queue is full."""
+        size = len(line)
         with self._lock:
             if self._room < size:
                 self._count(QUEUE_FULL, 1, "the queue is full")
                 return
             self._room -= size
-            self._queue.append((entry, size))
-            if self._awake:
-                return
-            self._awake = True
-        self._work.set()
+            self._queue.append(line)
+            self._wake()
+
+    def drop(self, reason: str, why: str) -> None:
+        """Counts a line that is lost, and reports it in its place."""
+        with self._lock:
+            self._count(reason, 1, why)
+            self._wake()
 
     def close(self, within: float) -> None:
         """Writes the queued lines and ends; gives up after `within` seconds. Later lines are lost."""
-        self._closing.set()
-        self._work.set()
+        with self._lock:
+            if self._end.locked():
+                self._end.release()
+            self._wake()
         self._thread.join(within)
 
+    def _wake(self) -> None:
+        """Wakes the thread; the caller holds the lock."""
+        if not self._awake:
+            self._awake = True
+            self._work.release()
+
     def _run(self) -> None:
-        while not self._closing.is_set():
-            self._work.wait()
-            self._closing.wait(self._pause)
+        ends = False
+        while not ends:
+            self._work.acquire()
+            ends = self._end.acquire(timeout=self._pause)
             self._write_queue()
         self._write_queue()  # lines that arrived during the last write
         with self._lock:
-            self._room = 0
+            self._room, self._awake = 0, True  # takes no line, and wakes no more
         with suppress(OSError):
             self._sink.close()
 
@@ -162,39 +176,21 @@ class QueueWriter:
 
     def _write_queue(self) -> None:
         with self._lock:
-            queue, self._queue = self._queue, []
-            self._awake = False
-            self._work.clear()
-        for piece, size in self._render_pieces(queue):
-            left, why = self._send(piece)
+            queue, self._queue, self._awake = self._queue, [], False
+        text, start = b"".join(queue), 0
+        while start < len(text):
+            end = text.rfind(b"\n", start, start + _PIECE) + 1 or text.index(b"\n", start) + 1
+            left, why = self._send(text[start:end])
             with self._lock:
-                self._room += size
+                self._room += end - start
                 if left:
                     self._count(WRITE_FAILED, left.count(b"\n"), why)
+            start = end
         with self._lock:  # losses are reported once the queue has room for more than a few lines
-            lost = self.dropped - self._reported if self._room * 2 > self._size else None
+            lost = self.dropped - self._reported if self.dropped and self._room * 2 > self._size else None
         if lost and not self._send(self._notice(lost))[0]:
             self._reported += lost
             self._sink.note_recovery(lost)
-
-    def _render_pieces(self, queue: list[tuple[object, int]]) -> Iterator[tuple[bytes, int]]:
-        """Texts of about _PIECE bytes made of whole lines, and what their entries take in the queue."""
-        piece: list[bytes] = []
-        length = taken = 0
-        for entry, size in queue:
-            try:
-                line = self._render(entry)
-            except Exception as error:  # noqa: BLE001 - whatever a field's own text raises: other lines are written
-                line = b""
-                with self._lock:
-                    self._count(WRITE_FAILED, 1, type(error).__name__)
-            piece.append(line)
-            length, taken = length + len(line), taken + size
-            if length >= _PIECE:
-                yield b"".join(piece), taken
-                piece, length, taken = [], 0, 0
-        if piece:
-            yield b"".join(piece), taken
 
     def _send(self, text: bytes) -> tuple[bytes, str]:
         """Writes whole lines; returns the unwritten rest, and why. A cut line gets a line end before the next."""
@@ -211,11 +207,11 @@ class QueueWriter:
         return b"", ""
 
 
-def open_writer(stream: TextIO, render: Render, notice: Notice) -> StreamWriter | QueueWriter:
+def open_writer(stream: TextIO, notice: Notice) -> StreamWriter | QueueWriter:
     """Makes the writer for a stream, with a queue if the stream has a file descriptor. Its methods never raise or
     block."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first two
-        return StreamWriter(stream, render)
-    return QueueWriter(DescriptorSink(descriptor), render, notice)
+        return StreamWriter(stream)
+    return QueueWriter(DescriptorSink(descriptor), notice)

@@ -150,14 +150,15 @@ class Odd:
         return "odd"
 
 
-def test_lines_are_made_in_the_writers_thread(tmp_path: Path) -> None:
+def test_makes_a_line_as_it_comes(tmp_path: Path) -> None:
     value = Odd()
     with (tmp_path / "log").open("w") as file:
         log = Log(file, "json", "info", lambda: WALL)
         log.event("draining", seen=value)
+        made_in = list(value.threads)
         log.close(within=10)
 
-    assert ["log"] == value.threads
+    assert [threading.current_thread().name] == made_in == value.threads
     assert "odd" == json.loads((tmp_path / "log").read_text())["seen"]
 
 

@@ -128,8 +128,6 @@ _LIMITED: Final = frozenset(code.name for code in (codes.CALL_RATE_EXCEEDED, cod
 _CUT_SHORT: Final = frozenset(code.name for code in (codes.RESTARTING, codes.INTERNAL_ERROR))
 # The longest tool name and code in a line, in characters.
 _LONGEST: Final = 200
-# The size of a line in the queue beside its texts, in bytes.
-_USUAL_SIZE: Final = 200
 # How long the end of the process waits for a slow disk, in seconds.
 _CLOSING: Final = 2.0
 
@@ -210,11 +208,11 @@ class FileAudit:
         self, path: Path, wall: Callable[[], float], log: Log, counts: MutableMapping[tuple[str, ...], float]
     ) -> None:
         self._wall = wall
-        self._writer = QueueWriter(AuditFile(path, log, counts), _write_line, self._write_losses)
+        self._writer = QueueWriter(AuditFile(path, log, counts), self._write_losses)
 
     def write(self, line: Line) -> None:
         """Queues a line."""
-        self._writer.write((self._wall(), line), _USUAL_SIZE + sum(map(len, line.values())))
+        self._writer.write(_write_line(self._wall(), line))
 
     def close(self) -> None:
         """Writes the queue, within seconds, and ends."""
@@ -222,11 +220,10 @@ class FileAudit:
 
     def _write_losses(self, lost: Mapping[str, int]) -> bytes:
         """The line with the number of missing lines before it."""
-        return _write_line((self._wall(), {"lost": dict(lost)}))
+        return _write_line(self._wall(), {"lost": dict(lost)})
 
 
-def _write_line(entry: tuple[float, Mapping[str, object]]) -> bytes:
-    wall, fields = entry
+def _write_line(wall: float, fields: Mapping[str, object]) -> bytes:
     at = datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds")
     return render_json(None, "", {"time": at, **fields})
 

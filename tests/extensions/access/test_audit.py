@@ -194,15 +194,11 @@ class SlowSink:
 
 def test_a_queue_that_is_full_drops_the_newest_counts_them_and_says_so_in_their_place() -> None:
     sink = SlowSink()
-
-    def write_number(number: int) -> bytes:
-        return b"%d\n" % number
-
-    made = QueueWriter(sink, write_number, lambda lost: b"lost %d\n" % lost[QUEUE_FULL], queue_bytes=40, pause=0)
-    made.write(0, 10)
+    made = QueueWriter(sink, lambda lost: b"lost %d\n" % lost[QUEUE_FULL], queue_bytes=8, pause=0)
+    made.write(b"0\n")
     sink.busy.wait()
     for number in range(1, 6):  # the first is still being written: there is room for three more
-        made.write(number, 10)
+        made.write(b"%d\n" % number)
     sink.go.set()
     made.close(5)
 
