@@ -109,8 +109,9 @@ class Upstream(Protocol):
 class StartedExchange(Protocol):
     """A checked call that has been sent, and whose answer nobody waits for yet."""
 
-    ready: Signal
-    """Set once the answer is there, begins to stream, or has failed."""
+    @property
+    def ready(self) -> Signal:
+        """Set once the answer is there, begins to stream, or has failed."""
 
     def take(self) -> UpstreamReply | UpstreamFault:
         """The answer, as `Upstream.send` gives it. Called once, when it is ready."""

@@ -146,7 +146,8 @@ class Log:
             self._instant = (at, text)
         return {
             **event["fields"],
-            "timestamp": f"{text}.{str(1000 + milliseconds % 1000)[1:]}+00:00",  # a format would cost three times as much
+            # A format would cost three times as much.
+            "timestamp": f"{text}.{str(1000 + milliseconds % 1000)[1:]}+00:00",
             "level": level,
             "message": event["event"],
         }

@@ -24,8 +24,8 @@ from proxy.core.model.values import (
 from proxy.interfaces import UpstreamRequest
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import AnswerLimits, Http1Upstream
-from proxy.upstream.http1.alarm import Alarm
 from proxy.upstream.http1.client import Pool
+from proxy.upstream.http1.connection import Alarm
 from proxy.upstream.http1.dial import Dialer, read_origin
 from proxy.upstream.http1.messages import AnswerReader, write_head
 from tests.serving.wire import Script, Seen, Tool, answer, replies, tool

@@ -26,9 +26,9 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
+from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, UpstreamFault, UpstreamReply
 from proxy.driver import Signal
 from proxy.interfaces import UpstreamRequest
@@ -93,12 +93,11 @@ class Http1Upstream:
         connection = self._pool.take_idle(now)
         if connection is None:
             return None
-        ready, due = Signal(), now + request.timeout
-        if not connection.begin(reader, head, request.body, self._settings.buffer, due, ready.set):
+        if not connection.begin(reader, head, request.body, self._settings.buffer, now + request.timeout):
             return None
         if request.passed_on is not None:
             request.passed_on()
-        return Http1Exchange(self, connection, request, ready)
+        return Http1Exchange(self, connection, request, connection.ready)
 
     def _write_head(self, request: UpstreamRequest, length: int, upgrade: str = "") -> bytes:
         target = request.target if request.is_from_root else self._origin.prefix + request.target
@@ -175,24 +174,23 @@ class Http1Upstream:
         return UpstreamReply(reader.status, reader.headers, stream)
 
 
-@dataclass(slots=True)
+@value_class
 class Http1Exchange:
     """Implements `interfaces.StartedExchange`: a request that has gone out on an idle connection."""
 
-    _upstream: Http1Upstream
-    _connection: UpstreamConnection
-    _request: UpstreamRequest
+    upstream: Http1Upstream
+    connection: UpstreamConnection
+    request: UpstreamRequest
     ready: Signal
 
     def take(self) -> UpstreamReply | UpstreamFault:
         try:
-            return self._upstream.take_reply(self._connection, self._request)
+            return self.upstream.take_reply(self.connection, self.request)
         except ExchangeError as broken:
-            return self._upstream.tell_fault(broken)
+            return self.upstream.tell_fault(broken)
 
     def abort(self) -> None:
-        self._connection.on_ready = None
-        self._connection.abort()
+        self.connection.abort()
 
 
 # --- the pool ---------------------------------------------------------------------------------------------------------

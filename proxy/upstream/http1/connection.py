@@ -22,6 +22,7 @@ from enum import Enum, auto
 from typing import Final, cast
 
 from proxy.core.model.values import Executed
+from proxy.driver import Signal
 from proxy.upstream.faults import (
     FINELY_CHUNKED,
     RESPONSE_TIMEOUT,
@@ -31,7 +32,6 @@ from proxy.upstream.faults import (
     FaultKind,
     lost_fault,
 )
-from proxy.upstream.http1.alarm import Alarm
 from proxy.upstream.http1.messages import END, AnswerReader
 
 # Bytes of a streamed body held for a caller that reads slowly.
@@ -52,14 +52,20 @@ class ConnectionState(Enum):
     CLOSED = auto()  # will carry no further exchange
 
 
+# Constants, because CPython 3.11 looks up a member of an enum more slowly than it calls a function.
+_ACTIVE: Final = ConnectionState.ACTIVE
+_IDLE: Final = ConnectionState.IDLE
+_CLOSED: Final = ConnectionState.CLOSED
+
+
 class UpstreamConnection(asyncio.Protocol):
     """Carries one exchange at a time. Made by the pool, which `gone` tells once when the state becomes CLOSED.
 
-    `on_ready`, if it is set, is called once when the answer is complete, begins to stream, or has failed. `keep` is
-    how many bytes of a body are collected; -1: the answer streams. `alarm` fires when the answer is overdue or, between
-    exchanges, when the connection has been idle too long. `fault` is why the connection closed, `exchanges` how many it
-    has begun. `lost` is done once the socket is closed. `stop_upload` ends the upload under way when the connection
-    closes. These are plain attributes because every call reads them.
+    `ready` is set once the answer is complete, begins to stream, or has failed. `keep` is how many bytes of a body are
+    collected; -1: the answer streams. `alarm` fires when the answer is overdue or, between exchanges, when the
+    connection has been idle too long. `fault` is why the connection closed, `exchanges` how many it has begun. `lost`
+    is done once the socket is closed. `stop_upload` ends the upload under way when the connection closes. These are
+    plain attributes because every call reads them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, gone: Callable[[UpstreamConnection], None]) -> None:
@@ -67,8 +73,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._gone = gone
         self.state = ConnectionState.NEW
         self.alarm = Alarm(loop, self._ring)
-        self._coming: asyncio.Future[None] = loop.create_future()
-        self.on_ready: Callable[[], None] | None = None
+        self.ready = Signal()
         self.fault: FaultKind | None = None
         self._transport: asyncio.Transport | None = None
         self._poll: Callable[[int], list[tuple[int, int]]] = lambda _: []  # Windows has no select.poll
@@ -84,15 +89,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.stop_upload: Callable[[], object] | None = None
 
     # --- an exchange --------------------------------------------------------------------------------------------------
-    def begin(
-        self,
-        reader: AnswerReader,
-        head: bytes,
-        body: bytes,
-        keep: int,
-        due: float,
-        on_ready: Callable[[], None] | None = None,
-    ) -> bool:
+    def begin(self, reader: AnswerReader, head: bytes, body: bytes, keep: int, due: float) -> bool:
         """Writes a request; False if the connection turned out to be dead and nothing was written.
 
         A body of up to `keep` bytes is collected; a longer or endless one streams, and with -1 every one does. `due` is
@@ -100,13 +97,12 @@ class UpstreamConnection(asyncio.Protocol):
         """
         transport = self._transport
         # A reused socket is polled for an end or unexpected bytes that the loop has not read yet.
-        closed = transport is None or self.state is ConnectionState.CLOSED or transport.is_closing()
+        closed = transport is None or self.state is _CLOSED or transport.is_closing()
         if transport is None or closed or (self.exchanges and self._poll(0)):
             self.abort()
             return False
         self.exchanges += 1
-        self.state, self._reader, self.keep = ConnectionState.ACTIVE, reader, keep
-        self.on_ready = on_ready
+        self.state, self._reader, self.keep, self.ready = _ACTIVE, reader, keep, Signal()
         self.alarm.at(due)
         if len(body) <= _ONE_WRITE:
             transport.write(head + body)
@@ -119,7 +115,8 @@ class UpstreamConnection(asyncio.Protocol):
         """Waits until the answer is complete or begins to stream. Raises ExchangeError."""
         reader = self.reader
         while self.fault is None and not reader.complete and not (reader.has_head and reader.size > self.keep):
-            await self._wait()
+            self.ready = Signal()
+            await self.ready
         if self.fault is not None:
             raise ExchangeError(self.fault)
 
@@ -129,7 +126,8 @@ class UpstreamConnection(asyncio.Protocol):
         if self._awaits_more(reader):
             self.alarm.at(self.loop.time() + idle_timeout)
             while self._awaits_more(reader):
-                await self._wait()
+                self.ready = Signal()
+                await self.ready
             self.alarm.at(math.inf)
         if reader.size:
             data = reader.take()
@@ -182,9 +180,10 @@ class UpstreamConnection(asyncio.Protocol):
         ):
             self.abort()
             return False
-        self.state, self._reader = ConnectionState.IDLE, None
+        self.state, self._reader = _IDLE, None
         self.alarm.at(until)
-        self._read_on()
+        if self._rest or not self._reading:
+            self._read_on()
         return True
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self.alarm.off()
-        self._wake()
+        self.ready.set()
         self._rest = b""
         if self._reader is not None:
             self._reader.drop()
@@ -216,8 +215,8 @@ class UpstreamConnection(asyncio.Protocol):
             self.stop_upload()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
-        if self.state is not ConnectionState.CLOSED:
-            self.state = ConnectionState.CLOSED
+        if self.state is not _CLOSED:
+            self.state = _CLOSED
             self._gone(self)
 
     # --- what the loop calls ------------------------------------------------------------------------------------------
@@ -230,7 +229,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._poll = poll.poll
 
     def data_received(self, data: bytes) -> None:
-        if self.state is ConnectionState.CLOSED:
+        if self.state is _CLOSED:
             return
         reader = self._reader
         if reader is None:
@@ -247,15 +246,16 @@ class UpstreamConnection(asyncio.Protocol):
         except ExchangeError as broken:
             self.fail(broken.fault)
             return
-        if self.keep >= 0 and reader.is_finely_chunked and not reader.endless and reader.size <= self.keep:
+        is_fine = reader.chunked and self.keep >= 0 and reader.is_finely_chunked
+        if is_fine and not reader.endless and reader.size <= self.keep:
             self.fail(FINELY_CHUNKED)
         elif reader.complete:
-            self._wake()
+            self.ready.set()
         elif reader.has_head:  # a part of the body says whether the answer streams
             if self.keep >= 0 and (max(reader.length or 0, reader.size) > self.keep or reader.endless):
                 self.keep = -1
             if self.keep < 0:
-                self._wake()
+                self.ready.set()
                 if reader.size > _HIGH_WATER:
                     self._pause()
         if self._rest:  # the caller's turn comes before the rest is read
@@ -304,7 +304,7 @@ class UpstreamConnection(asyncio.Protocol):
         if reader is None:
             self.retire()
         elif reader.eof(self._clean):
-            self._wake()
+            self.ready.set()
         else:  # the answer cannot come any more, so the rest of the request is not sent
             self.fail(lost_fault(None, reader.begun, self.exchanges == 1))
 
@@ -324,19 +324,6 @@ class UpstreamConnection(asyncio.Protocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
-
-    # --- waiting ------------------------------------------------------------------------------------------------------
-    def _wait(self) -> asyncio.Future[None]:
-        """A new future that is done when something arrives. A cancelled one stays behind and is never set."""
-        self._coming = self.loop.create_future()
-        return self._coming
-
-    def _wake(self) -> None:
-        if self.on_ready is not None:
-            call, self.on_ready = self.on_ready, None
-            call()
-        elif not self._coming.done():
-            self._coming.set_result(None)
 
     def _ring(self) -> None:
         if self._reader is None:
@@ -360,3 +347,51 @@ def _feed_some(reader: AnswerReader, data: bytes) -> bytes:
         at = end
         framing += reader.framed - reader.content - before
     return data[at:]
+
+
+class Alarm:
+    """Calls `ring` once at the due time, in seconds of the loop's clock, and never early. It is cheap to set: each call
+    sets it twice, and it almost never fires.
+
+    Setting a later time leaves the running loop timer in place; that timer notices that it fired early, and starts
+    again for the rest. A busy connection therefore creates a loop timer every few seconds instead of two per call.
+    """
+
+    __slots__ = ("_due", "_handle", "_loop", "_ring", "_set_for")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self._ring = ring
+        self._due = math.inf
+        self._set_for = math.inf
+        self._handle: asyncio.TimerHandle | None = None
+
+    def at(self, due: float) -> None:
+        """Replaces the due time; `math.inf` means never."""
+        self._due = due
+        if due < self._set_for:
+            self._start(due)
+
+    def off(self) -> None:
+        """Cancels the timer for good."""
+        self._due = math.inf
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _start(self, due: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._set_for = due
+        self._handle = self._loop.call_at(due, self._wake)
+
+    def _wake(self) -> None:
+        self._handle = None
+        self._set_for = math.inf
+        if self._due == math.inf:
+            return
+        if self._loop.time() < self._due:
+            self._start(self._due)
+            return
+        self._due = math.inf
+        self._ring()

@@ -138,14 +138,14 @@ class AnswerLimits:
 
 
 class ReadHead(NamedTuple):
-    """The parsed head of a final answer with a known length."""
+    """The parsed head of a final answer with a known length. `left`: the bytes of its body."""
 
     status: int
     headers: Headers
     length: int
+    left: int | None
     keep_alive: bool
     idle: float | None
-    old: bool
 
 
 class ReadHeads(dict[bytes, ReadHead]):
@@ -206,13 +206,12 @@ class AnswerReader:
             self.begun = True
             self._parts = []
             end = data.find(END) + 4
-            known = self._heads.get(data[:end])
+            known = self._heads.get(data[:end]) if self._method != "HEAD" else None
             if known is None:
                 self._new_head()
             else:
-                self.status, self.headers, self.length, self.keep_alive, self.idle, self._old = known
-                self.has_head = True
-                self._frame()
+                self.status, self.headers, self.length, self._left, self.keep_alive, self.idle = known
+                self.has_head, self.complete = True, known.left == 0
                 data = data[end:]
         while not self.has_head and data:
             data = self._read_head(data)
@@ -270,8 +269,9 @@ class AnswerReader:
             return b""
         self._tail = b""
         self._end_head()
-        if starts and self.has_head and self.length is not None and not self.chunked and not self.switched:
-            read = ReadHead(self.status, self.headers, self.length, self.keep_alive, self.idle, self._old)
+        counted = self.has_head and self.length is not None and not self.chunked and not self.switched
+        if starts and counted and self._method != "HEAD":  # whose answers have no body
+            read = ReadHead(self.status, self.headers, self.length, self._left, self.keep_alive, self.idle)
             self._heads.keep(piece, read)
         return rest
 
@@ -343,13 +343,13 @@ class AnswerReader:
     # --- the body -----------------------------------------------------------------------------------------------------
     def _read_body(self, data: bytes) -> None:
         if not self.chunked:
-            if self._left is not None:
-                if len(data) > self._left:
+            size, left = len(data), self._left
+            if left is not None:
+                if size > left:
                     raise ExchangeError(SURPLUS)
-                self._left -= len(data)
-                self.complete = self._left == 0
+                self._left, self.complete = left - size, size == left
             self._parts.append(data)
-            self.size += len(data)
+            self.size += size
             return
         self.framed += len(data)
         self._overhead += len(data)  # `on_body` subtracts the content again, with an allowance for its framing
