@@ -133,10 +133,10 @@ async def _advise_call(context: CallContext, failure: Failure) -> Failure:
     return container.advise_call(failure, await _decide(context, call, function), function.feedback)
 
 
-# One forwarded call in so many is judged by another validator too: of the first `FIRST` calls of a tool with a schema,
-# and of all later ones. A schema that two validators read differently shows early; each question costs a process as
-# much as a call.
-FIRST: Final = 1000
+# One forwarded call in so many is judged by another validator too: until it has judged `FIRST` calls of a tool with a
+# schema, and later. A schema that two validators read differently shows early; each question costs a process as much as
+# a call.
+FIRST: Final = 10
 SAMPLE_OF_FIRST: Final = 100
 SAMPLE_OF_LATER: Final = 1000
 
@@ -146,12 +146,15 @@ def sample_call(context: CallContext, checked: CheckedCall) -> None:
     policy, services = context.policy, context.services
     if services.sampled is None or policy is None or policy.check is None or not checked.enforced:
         return
+    chance = services.pacing.chance()
+    if chance * SAMPLE_OF_FIRST >= 1:
+        return
     counts = policy.check.schemas.memos.setdefault("sampled calls", {})
-    before: int = counts.get(policy.tool, 0)
-    if before < FIRST:
-        counts[policy.tool] = before + 1
-    if services.pacing.chance() * (SAMPLE_OF_FIRST if before < FIRST else SAMPLE_OF_LATER) < 1:
-        services.sampled(context.record.route, checked, policy)
+    taken: int = counts.get(policy.tool, 0)
+    if taken >= FIRST and chance * SAMPLE_OF_LATER >= 1:
+        return
+    counts[policy.tool] = taken + 1
+    services.sampled(context.record.route, checked, policy)
 
 
 # Arguments of so many bytes are judged, repaired and explained here, whatever they hold: 50 ms on a large schema.

@@ -47,7 +47,7 @@ def take_samples(proxy: Proxied, dice: Dice) -> list[tuple[str, bytes]]:
 async def test_one_call_in_a_hundred_is_taken_of_a_tools_first_and_one_in_a_thousand_later(
     fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.call.judging.FIRST", 3)
+    monkeypatch.setattr("proxy.call.judging.FIRST", 2)
     dice, ok = Dice(), answer("200 OK", b"{}", JSON_TYPE)
     async with tool(replies(ok)) as upstream, proxied(ROUTES, upstream.url) as proxy:
         proxy.serving.handler.fast = fast

@@ -1,7 +1,7 @@
 """Asks the second judge about checked calls, in a child process, within a bound.
 
-    sampled   one forwarded call in a hundred of a tool's first thousand with a schema, then one in a thousand, beside
-              the call (`sample_call` of call/judging.py): nothing waits for it
+    sampled   one forwarded call in a hundred until ten of a tool with a schema were judged, then one in a thousand
+              (`sample_call` of call/judging.py): nothing waits for it
     always    every call before it goes: one that the second judge refuses, or says nothing about in time, is not sent
 
 A child that exceeds its time or memory is killed (`proxy/offload`). If the second judge does not know a keyword as we

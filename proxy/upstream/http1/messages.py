@@ -269,8 +269,8 @@ class AnswerReader:
             return b""
         self._tail = b""
         self._end_head()
-        counted = self.has_head and self.length is not None and not self.chunked and not self.switched
-        if starts and counted and self._method != "HEAD":  # whose answers have no body
+        is_framed = self.has_head and not self.chunked and not self.switched and self._method != "HEAD"
+        if starts and is_framed and self.length is not None:
             read = ReadHead(self.status, self.headers, self.length, self._left, self.keep_alive, self.idle)
             self._heads.keep(piece, read)
         return rest
