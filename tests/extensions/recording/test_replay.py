@@ -226,6 +226,15 @@ def test_a_wrong_switch_is_explained(rule: str, said: str, replay: Any) -> None:
     assert (2, [], said) == replay("", "--rule", rule)
 
 
+@pytest.mark.parametrize("options", [["--level", "lenient"], ["--rule", "yes_no=off"], ["--second-opinion"]])
+def test_rejects_an_option_that_a_config_decides(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["replay", "--config", "config.yaml", *options, "calls.jsonl"])
+
+    assert (
+        f"replay: {options[0]} does not go with --config, which decides it: leave one out\n" == capsys.readouterr().err
+    )
+
+
 def test_a_missing_file_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["replay", "nowhere.jsonl"])
     assert "replay: cannot read nowhere.jsonl: No such file or directory\n" == capsys.readouterr().err

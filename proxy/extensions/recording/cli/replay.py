@@ -52,7 +52,7 @@ with --second-opinion, a result has `second_opinion` if jsonschema or fastjsonsc
   {"verdict": "invalid", "judge": "jsonschema", "place": "/properties/lat/maximum"}
 
 with --config, each line is a call that `record` has written. It is validated through its route, as the first call of
-its conversation, without hooks and corrections. --level, --rule and --second-opinion have no effect:
+its conversation, without hooks and corrections. The config decides, so --level, --rule and --second-opinion are errors:
   toolcall-proxy replay --config config.yaml calls.jsonl > results.jsonl
 
 --format text prints a readable line for each call. With --config, a table of all results goes to stderr. Lines without
@@ -72,7 +72,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=EPILOG,
     )
     verb.add_argument("cases", metavar="CASES.jsonl", help="the calls, also gzipped; - for standard input")
-    verb.add_argument("--level", choices=LEVELS, default="standard", help="the repair level (default: standard)")
+    verb.add_argument("--level", choices=LEVELS, help="the repair level (default: standard)")
     verb.add_argument(
         "--rule",
         metavar="NAME=on|off",
@@ -80,7 +80,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         help="switch one repair rule on or off at every level; may be repeated",
     )
-
     verb.add_argument("--config", metavar="CONFIG", help="validate calls that `record` has written, with this config")
     verb.add_argument(
         "--format", choices=("text", "json"), default="json", help="JSON lines, or readable lines (default: json)"
@@ -95,6 +94,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Decides every case of the input and gives the exit code."""
     if args.config is not None:
+        flags = {"--level": args.level, "--rule": args.rule, "--second-opinion": args.second_opinion}
+        if given := [flag for flag, value in flags.items() if value]:
+            print(f"replay: {given[0]} does not go with --config, which decides it: leave one out", file=sys.stderr)
+            return 2
         return replay_recorded(args.config, args.cases, args.format)
     if args.second_opinion and not any(
         "second-opinion" in each.list_check_flags() for each in find_plugins(ExtendsVerbs)
@@ -114,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"replay: cannot read {args.cases}: {error.strerror}", file=sys.stderr)
         return 2
     with DryRun() as dry:
-        replayer = Replayer(dry, RepairSettings(args.level, switches))
+        replayer = Replayer(dry, RepairSettings(args.level or "standard", switches))
         if not args.second_opinion:
             return _replay(source, replayer, sys.stdout.buffer, args.format)
         from proxy.extensions.second_judge.cli import SecondOpinions
