@@ -32,11 +32,13 @@ from proxy.core.model.values import (
     Failure,
     JsonValue,
     Pointer,
+    Repair,
     ToolCall,
     ToolResult,
     Violation,
     value_class,
 )
+from proxy.core.rules.keys import KEY_RULES
 
 # The most errors and repairs kept of one call, as many as the log's line lists.
 MOST_LISTED: Final = 20
@@ -104,7 +106,7 @@ def keep_failure(record: CallRecord) -> KeptFailure:
     came = list_errors(record)[:MOST_LISTED]
     sent = record.call.arguments.value if record.call and isinstance(record.call.arguments, Document) else ABSENT
     went = record.checked.value if record.checked is not None else ABSENT
-    repairs = tuple([_describe_repair(each.rule, each.path, sent, went) for each in record.repairs[:MOST_LISTED]])
+    repairs = tuple([_describe_repair(each, sent, went) for each in record.repairs[:MOST_LISTED]])
     replaced = tuple(
         [{"tokens": each.tokens, "calls": [_keep_replaced(call, each.valid) for call in each.calls]}
          for each in record.replaced]
@@ -158,19 +160,21 @@ def describe_value(value: JsonValue) -> str:
     return "nothing" if isinstance(value, Absent) else name_json_type(value)
 
 
-def _describe_repair(rule: str, path: Pointer, sent: JsonValue, went: JsonValue) -> Row:
-    found = {"rule": rule, "path": show_path(path)}
+def _describe_repair(made: Repair, sent: JsonValue, went: JsonValue) -> Row:
+    path = made.path
+    found = {"rule": made.rule, "path": show_path(path)}
     before, after = find_value(sent, path), find_value(went, path)
-    if after is ABSENT and (renamed := find_renamed(path, sent, went)):
+    if after is ABSENT and (renamed := find_renamed(made, sent, went)):
         found["renamed"], after = show_path(renamed), find_value(went, renamed)
     if before is not ABSENT or after is not ABSENT:
         found["got"], found["became"] = describe_value(before), describe_value(after)
     return found
 
 
-def find_renamed(path: Pointer, sent: JsonValue, went: JsonValue) -> Pointer:
+def find_renamed(made: Repair, sent: JsonValue, went: JsonValue) -> Pointer:
     """The place of a key of the sent arguments under its new name, if a repair renamed it; () for none."""
-    if find_value(went, path) is not ABSENT:
+    path = made.path
+    if made.rule not in KEY_RULES or find_value(went, path) is not ABSENT:
         return ()
     held, holds = find_value(sent, path[:-1]), find_value(went, path[:-1])
     if not path or not isinstance(held, dict) or not isinstance(holds, dict) or path[-1] in holds:

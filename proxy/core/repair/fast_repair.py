@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import LosslessFloat
-from proxy.core.model.values import JsonValue, Repair
+from proxy.core.model.values import ABSENT, JsonValue, Repair
 from proxy.core.model.work import CHARACTERS, SINGLE, Work
 from proxy.core.rules.branches import Fit
 from proxy.core.rules.facts import list_applicable_rules, read_facts
@@ -30,9 +30,9 @@ READ: Final = 5
 # Words of an enum that one unit of work looks through.
 CHOICES: Final = 10
 OF_KEYS: Final = KEY_RULES | {"drop_unknown"}
-# The reading of scalars of one type at a key: the place, the notations by name, the work of trying all, the number of
-# those that read whole texts. None: the engine has to look at it.
-_Reader = tuple[Site, tuple[tuple[str, Read], ...], int, int] | None
+# The reading of scalars of one type at a key: the place, the notations and their repairs, the work of trying all, the
+# number of those that read whole texts. None: the engine has to look at it.
+_Reader = tuple[Site, tuple[tuple[Repair, Read], ...], int, int] | None
 
 
 class _Plan(dict[tuple[str, type], _Reader]):
@@ -56,9 +56,9 @@ class _Plan(dict[tuple[str, type], _Reader]):
         found = list_applicable_rules(self.nodes[key], kind, self.rules, True)
         if found is not None and (kind in SINGLE or kind is str):
             _, site, notations = found
-            named = tuple((rule.name, read) for rule, read in notations)
+            repairs = tuple((Repair(rule.name, (key,)), read) for rule, read in notations)
             cost = 2 * FIT + len(site.choices or ()) // CHOICES * len(notations)
-            made = site, named, cost, sum(rule.nests for rule, _ in notations) if kind is str else 0
+            made = site, repairs, cost, sum(rule.nests for rule, _ in notations) if kind is str else 0
         self[place] = made
         return made
 
@@ -75,6 +75,7 @@ def repair_plainly(check: Check, value: JsonValue, rules: frozenset[str], tool: 
     if "call_envelope" in rules and tool and len(value.keys() - BESIDE_KEYS) <= 2:
         return None  # it may be a whole call
     judges, changed, repairs, idle = plan.judges, dict[str, JsonValue](), list[Repair](), 0
+    reading: JsonValue = ABSENT
     cost, size = plan.cost + plan.each * len(value), work.size(value)
     for key, item in value.items():
         if judges[key](item):
@@ -85,30 +86,29 @@ def repair_plainly(check: Check, value: JsonValue, rules: frozenset[str], tool: 
             return None
         site, notations, needed, nests = reader
         cost += needed + nests * (len(item) // READ) if nests else needed
-        found, rule = None, ""
-        for name, read in notations:
+        made = None
+        for repair, read in notations:
             if (result := read(item, site)) is not None:
-                if found is not None:
+                if made is not None:
                     return None
-                found, rule = result, name
-        if found is None:
+                made, reading = repair, result[0]
+        if made is None:
             idle += 1
             if changed or item is None:
                 return None
             continue
-        reading, kind = found[0], type(found[0])
+        kind = type(reading)
         is_scalar = kind in SINGLE or kind is LosslessFloat or (kind is str and len(reading) < CHARACTERS)
         if idle or not is_scalar or not judges[key](reading):
             return None
-        cost += 1
         changed[key] = reading
-        repairs.append(Repair(rule, (key,)))
+        repairs.append(made)
     if not changed:
         if plan.idle is None or cost + size + plan.idle > work.left:
             return None
         work.left -= cost + size + plan.idle
         return Fit(value, (), False)
-    cost, whole = cost + 2 * size, {**value, **changed}
+    cost, whole = cost + len(repairs) + 2 * size, {**value, **changed}
     if cost > work.left or not check.accepts(whole):
         return None
     work.left -= cost

@@ -151,7 +151,7 @@ class MistakeCounts:
         went = record.checked.value if record.checked is not None else None
         seen: dict[tuple[str, Pointer], str] = {}
         for each in record.repairs:
-            renamed = find_renamed(each.path, sent, went)
+            renamed = find_renamed(each, sent, went)
             seen[each.rule, _normalise_place(record.policy, renamed or each.path)] = (
                 str(each.path[-1]) if renamed else ""
             )
