@@ -10,9 +10,9 @@ secrets, shorten file paths, cut, escape. Neither function raises, whatever it i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from decimal import Decimal
-from functools import lru_cache
 from itertools import islice, repeat
 from math import isfinite
 from typing import Final
@@ -30,6 +30,7 @@ from proxy.core.display.secrets import (
 from proxy.core.display.secrets import MASK as MASK
 from proxy.core.json.jsontext import LosslessFloat, write_number
 from proxy.core.model.values import Absent, FeedbackLimits, JsonValue, Pointer, value_class
+from proxy.core.model.work import LONGEST, remember_short
 
 # The sizes in which a container is tried, largest first: (depth, entries of one container, code points of one string).
 _SHAPES: Final = ((4, 12, 60), (3, 6, 30), (2, 4, 20), (1, 3, 12), (1, 1, 8))
@@ -203,8 +204,6 @@ def clean_text(text: str, limit: int, limits: FeedbackLimits = _DEFAULT) -> str:
     return cut(shorten_paths(mask_credentials(start, limit + _PATH_ROOM), limits.path_roots), limit)
 
 
-# Keys that are remembered are no longer than this.
-_SHORT_KEY: Final = 64
 # The longest path that is read whole: a path is shortened before the text is cut (PATH_MAX of Linux).
 _PATH_ROOM: Final = 4096
 
@@ -295,15 +294,21 @@ def _reduce_scalar(value: JsonValue) -> JsonValue:
 
 def read_key(key: str, limits: FeedbackLimits) -> tuple[bool, bool]:
     """Returns for a key: is it short and shown as it is, and does it name a secret?"""
-    is_plain, is_secret = _read_key(key) if len(key) <= _SHORT_KEY else (False, is_secret_name(key))
-    return is_plain and len(key) <= limits.max_preview, is_secret or key in limits.secret_names
+    if _is_open(key):
+        return len(key) <= limits.max_preview, key in limits.secret_names
+    is_plain = len(key) <= LONGEST and "/" not in key and "\\" not in key and clean_text(key, len(key)) == key
+    return is_plain and len(key) <= limits.max_preview, key in limits.secret_names or is_secret_name(key)
 
 
-@lru_cache(maxsize=1024)  # the names of a schema, in every refusal
-def _read_key(key: str) -> tuple[bool, bool]:
-    """Returns for a key: is nothing in it hidden or shortened, and does it name a secret?"""
-    is_path = "/" in key or "\\" in key
-    return not is_path and clean_text(key, len(key)) == key, is_secret_name(key)
+def are_open(keys: Mapping[str, object], limits: FeedbackLimits) -> bool:
+    """Returns whether all keys of an object are short and shown as they are, and none names a secret."""
+    return limits.max_preview >= LONGEST and all(map(_is_open, keys)) and limits.secret_names.isdisjoint(keys)
+
+
+@remember_short  # the names of a schema, in every refusal
+def _is_open(key: str) -> bool:
+    is_short = len(key) <= LONGEST and "/" not in key and "\\" not in key
+    return is_short and clean_text(key, len(key)) == key and not is_secret_name(key)
 
 
 # --- words about a value ----------------------------------------------------------------------------------------------

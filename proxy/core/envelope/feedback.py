@@ -256,22 +256,19 @@ def _make_blocks(shown: Iterable[Shown], has_accepts: bool) -> list[_Block]:
     for each in shown:
         violation, path = each.violation, each.path or "arguments"
         severity = "" if violation.severity is codes.ERROR else f", {violation.severity}"
-        place = violation.path[:-1]
         is_unknown = violation.code is codes.UNKNOWN_FIELD
-        expected = (
-            "" if is_unknown and (has_accepts or place in with_unknown_keys) else cut_parts(each.expected, _EXPECTED)
-        )
-        hint, actual = each.hint if len(each.hint) <= SHOWN else cut(each.hint, SHOWN), each.actual or ""
+        expected, hint, actual = cut_parts(each.expected, _EXPECTED), cut(each.hint, SHOWN), each.actual or ""
         if (before := places_seen.setdefault(path, each)) is not each:  # a second error of one place
             expected = "" if before.expected == each.expected else expected
             hint = _drop_repeated(hint, before.hint)
             actual = "" if before.actual == each.actual else actual
         if is_unknown:
-            with_unknown_keys.add(place)
+            expected = "" if has_accepts or violation.path[:-1] in with_unknown_keys else expected
+            with_unknown_keys.add(violation.path[:-1])
         elif len(expected) > _WORTH_NAMING and (at := places.setdefault(expected, path)) != path:
             expected = f"as at {at}"
         start = f"• {path} ({violation.code.name}{severity}): "
-        message = each.message if len(each.message) <= SHOWN else cut(each.message, SHOWN)
+        message = cut(each.message, SHOWN)
         first = alike.setdefault((violation.code.name, message, each.expected, each.hint), each)
         if first is not each and not is_unknown:
             message, expected, hint = f"as at {first.path or 'arguments'}", "", ""

@@ -73,9 +73,11 @@ def show_violations(violations: Sequence[Violation], limits: FeedbackLimits) -> 
     for each in kept:
         secret = each.sensitive or is_secret_path(each.path, limits)
         actual = None if isinstance(each.value, Absent) else write_preview(each.value, limits, sensitive=secret)
-        message, expected, hint = each.message[:_LOOKED_AT], each.expected[:_LOOKED_AT], each.hint[:_LOOKED_AT]
+        message, expected, hint = each.message, each.expected, each.hint
+        if len(message) + len(expected) + len(hint) > _LOOKED_AT:
+            message, expected, hint = message[:_LOOKED_AT], expected[:_LOOKED_AT], hint[:_LOOKED_AT]
         # Nothing has to be masked or escaped, one value's own parts left aside.
-        is_clean = is_plain(each.message) and is_plain(each.expected) and is_plain(each.hint)
+        is_clean = is_plain(message) and is_plain(expected) and is_plain(hint)
         if not is_clean or secret or not may_be_quoted(each.value, _LOOKED_AT):
             is_clean, hider = False, make_hider(each.value, limits, sensitive=secret)
             message, hint = escape(hider.hide(message)), escape(hider.hide(hint))

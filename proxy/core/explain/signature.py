@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from proxy.core.check.validation import Check
 from proxy.core.display.graphemes import cut, cut_parts, cut_sentences
-from proxy.core.display.preview import clean_text, read_key, sanitise_value
+from proxy.core.display.preview import are_open, clean_text, read_key, sanitise_value
 from proxy.core.display.secrets import is_sensitive, mask_credentials
 from proxy.core.explain.expectation import describe_types, list_limits, list_unlisted_types, write_choice
 from proxy.core.json.jsontext import dumps, dumps_known, name_json_type
@@ -79,12 +79,12 @@ class _Copy:
     def show(self, value: JsonValue, path: Pointer, *, is_secret: bool) -> JsonValue:
         self.left -= 1
         kind = type(value)
+        if kind is str and value.startswith("<") and value.endswith(">") and value not in self.texts:
+            return value  # a placeholder
         if self.left < 0 or value is None or kind is bool or (kind is float and not is_secret and isfinite(value)):
             return value
         if kind is dict or kind is list:
             return self.show_members(value, path, is_secret)
-        if kind is str and value.startswith("<") and value.endswith(">") and value not in self.texts:
-            return value  # a placeholder
         if (not is_secret and sanitise_value(value, self.limits) == value) or self.is_listed(value, path):
             return value
         is_path = isinstance(value, str) and not is_secret and mask_credentials(value) == value
@@ -98,8 +98,9 @@ class _Copy:
         if isinstance(value, list):
             return [self.show(item, (*path, index), is_secret=is_secret) for index, item in enumerate(value)]
         shown: dict[str, JsonValue] = {}
+        is_open = are_open(value, self.limits)
         for key, item in value.items():
-            is_plain, hides = read_key(key, self.limits)
+            is_plain, hides = (True, False) if is_open else read_key(key, self.limits)
             name = key if is_plain or self.is_known(key, path) else "<key as sent>"
             if name in shown:
                 name = f"<key {len(shown) + 1} as sent>"
