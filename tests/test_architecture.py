@@ -133,7 +133,7 @@ MAX_MEDIAN: Final = 200
 # Package -> its lines today, those of a plugin with its schema of keys. The figures only shrink: a change that removes
 # lines lowers them, and a feature that needs more says so in its commit. The aims are 15,500 lines of core, 19,000 of
 # the rest of the main job, 36,000 of plugins.
-MAX_LINES: Final = {"core": 19_165, "main job": 23_400, "plugins": 43_148}
+MAX_LINES: Final = {"core": 19_165, "main job": 23_400, "plugins": 42_842}
 MAX_FILES: Final = 469
 # By how many lines a figure may be out of date.
 SLACK: Final = 250

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -20,6 +21,18 @@ from typing import Any, Final
 
 from proxy.config.context import Context
 from proxy.config.files.secrets import reveal
+from proxy.config.keys.kinds import (
+    DURATION,
+    ConfigKey,
+    Kind,
+    choice,
+    either,
+    list_of,
+    mapping,
+    member,
+    name_kind,
+    number,
+)
 from proxy.config.model import RouteEntry, ToolConfig
 from proxy.config.sections.units import read_seconds
 from proxy.core.contract.attempts import hash_conversation
@@ -50,11 +63,11 @@ class RateLimit:
     place of the config that sets the limit). `name` tells it from other limits of its tool."""
 
     calls: int
-    per: float
-    burst: int
-    by: tuple[CountedBy, ...]
-    scope: str
-    name: str
+    per: float = 60.0
+    burst: int = 0
+    by: tuple[CountedBy, ...] = (CountedBy.CALLER,)
+    scope: str = ""
+    name: str = ""
 
 
 @value_class
@@ -62,8 +75,8 @@ class ConcurrentLimit:
     """The maximum number of concurrent calls; `by` and `scope` as for `RateLimit`."""
 
     calls: int
-    by: tuple[CountedBy, ...]
-    scope: str
+    by: tuple[CountedBy, ...] = (CountedBy.CALLER,)
+    scope: str = ""
 
 
 class CallRates:
@@ -218,17 +231,17 @@ def read_rates(value: JsonValue) -> tuple[RateLimit, ...]:
     """The rates of a merged policy."""
     found: list[RateLimit] = []
     for each in _list_limits(value):
-        calls, per, by = int(each["calls"]), read_seconds(each.get("per", _PER)), _read_by(each)
-        name = "-".join(by)
-        again = sum(one.by == by for one in found)
-        burst = int(each.get("burst", calls))
-        found.append(RateLimit(calls, per, burst, by, each["scope"], f"{name}-{again + 1}" if again else name))
+        made: RateLimit = _RATE_LIMIT.read(each)
+        name = "-".join(made.by)
+        again = sum(one.by == made.by for one in found)
+        name = f"{name}-{again + 1}" if again else name
+        found.append(replace(made, burst=made.burst or made.calls, scope=each["scope"], name=name))
     return tuple(found)
 
 
 def read_concurrent(value: JsonValue) -> tuple[ConcurrentLimit, ...]:
     """The limits on calls at once of a merged policy."""
-    return tuple(ConcurrentLimit(int(each["calls"]), _read_by(each), each["scope"]) for each in _list_limits(value))
+    return tuple(replace(_CONCURRENT_LIMIT.read(each), scope=each["scope"]) for each in _list_limits(value))
 
 
 def _list_limits(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
@@ -239,10 +252,88 @@ def _list_limits(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
         yield value
 
 
-def _read_by(limit: Mapping[str, JsonValue]) -> tuple[CountedBy, ...]:
-    written = limit.get("by", CountedBy.CALLER.value)
+def _read_by(written: JsonValue) -> tuple[CountedBy, ...]:
     named = written if isinstance(written, list) else [written]
     return tuple(dict.fromkeys(CountedBy(reveal(name)) for name in named))
+
+
+_BY: Final = name_kind(
+    "counted_by",
+    "CountedBy",
+    either(
+        member(CountedBy),
+        list_of(member(CountedBy), minItems=1, maxItems=4),
+        read=_read_by,
+        x_expects="caller, tool, conversation, address, or a list of them",
+    ),
+    "The key by which calls are counted together: `caller` (the token, or the address), `tool`, `conversation`, "
+    "`address`, or several of them.",
+)
+_MOST: Final = 1_000_000
+_CALLS: Final = number(
+    minimum=1,
+    maximum=_MOST,
+    x_expects="a whole number from 1 to 1000000 (to let no call through, leave the tool out)",
+)
+_RATE_LIMIT: Final = name_kind(
+    "rate_limit",
+    "RateLimit",
+    mapping(
+        RateLimit,
+        ConfigKey(
+            "calls",
+            _CALLS,
+            "How many calls are let through in each `per`, evenly; with those of `burst`, at most `calls` + `burst` in "
+            "any one. Only calls that pass the check count.",
+        ),
+        ConfigKey("per", DURATION, "The time, from 1s to 744h."),
+        ConfigKey(
+            "burst",
+            number(minimum=1, maximum=_MOST, x_expects="a whole number from 1 to 1000000 (1: no call before its time)"),
+            "How many of them may come at once. Default: `calls`.",
+            default=None,
+        ),
+        ConfigKey("by", _BY, default="caller"),
+        required=["calls"],
+    ),
+    "One rate: so many calls in a time.",
+)
+_CONCURRENT_LIMIT: Final = name_kind(
+    "concurrent_limit",
+    "ConcurrentLimit",
+    mapping(
+        ConcurrentLimit,
+        ConfigKey("calls", _CALLS, "How many calls at once; one more is refused, it does not wait."),
+        ConfigKey("by", _BY, default="caller"),
+        required=["calls"],
+    ),
+    "One bound of calls under way.",
+)
+
+
+def _declare(name: str, limit: Kind, shown: str, read: Callable[[JsonValue], Any]) -> Kind:
+    expects = f"`{shown}`, a list of such limits, or `off`"
+    listed = list_of(limit, minItems=1, maxItems=8)
+    return name_kind(name, name.title(), either(limit, listed, choice("off", False), read=read, x_expects=expects))
+
+
+_RATE: Final = _declare("rate", _RATE_LIMIT, "{calls: 60, per: 1m}", read_rates)
+_CONCURRENT: Final = _declare("concurrent", _CONCURRENT_LIMIT, "{calls: 4}", read_concurrent)
+LIMITS: Final = mapping(
+    None,
+    ConfigKey(
+        "rate",
+        _RATE,
+        "How often calls may be made (docs/access.md), or `off`. Several limits all hold. Default: any number.",
+    ),
+    ConfigKey(
+        "concurrent",
+        _CONCURRENT,
+        "How many calls may be under way at once, in each process, or `off`. Default: any number.",
+    ),
+)
+_OF_TOOL: Final = "As in `limits` of a route; the calls of this tool are counted apart."
+TOOL_LIMITS: Final = mapping(None, ConfigKey("rate", _RATE, _OF_TOOL), ConfigKey("concurrent", _CONCURRENT, _OF_TOOL))
 
 
 # --- checks beyond the schema -----------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Final, get_args
 
 from proxy.config.context import Context, read_named_text
-from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
+from proxy.config.keys.kinds import ConfigKey, choice, mapping, text
 from proxy.config.model import Config, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.core.contract.listed_tool import Hints, refuse_unapproved
 from proxy.core.contract.policy import Mode
@@ -114,21 +114,41 @@ class PinConfig:
     changed: Changed = _CHANGED
 
 
+_PINS: Final = mapping(
+    None,
+    ConfigKey(
+        "file",
+        text(minLength=1, x_expects="a path from the config's folder"),
+        "The file of approved definitions, from the config's folder.",
+        default=FILE,
+    ),
+    ConfigKey(
+        "changed",
+        choice(*get_args(Changed)),
+        "A listed tool or an HTTP operation that is new or changed: gives a warning (`warn`); is not listed and not "
+        "callable (`hide`); is listed and not callable (`refuse`).",
+        default=_CHANGED,
+    ),
+)
+PINS: Final = ConfigKey(
+    "pins", _PINS, "Definitions of tools that are approved (docs/access.md); `toolcall-proxy pin` writes them."
+)
+
+
 def read_pins(context: Context, files: Files, _upstreams: Mapping[str, UpstreamConfig]) -> PinConfig | None:
     """Reads which definitions are approved. If the file cannot be used, reports that and returns None."""
     written = context.mapping("pins")
     at = ("pins", "file") if "file" in written else ("pins",)
-    text = read_named_text(context, files, at, written.get("file", FILE), _WRITE)
-    if text is None:
+    locked = read_named_text(context, files, at, written.get("file", FILE), _WRITE)
+    if locked is None:
         return None
     try:
-        pins = read_lock(text.encode())
+        pins = read_lock(locked.encode())
     except LockProblem as problem:
         hint = "write it again with `toolcall-proxy pin`, and review the changes"
         context.mistake(at, f"the file of pins cannot be used: {problem}", hint)
         return None
-    changed = str(reveal(written.get("changed", _CHANGED)))
-    return PinConfig(pins, next((known for known in get_args(Changed) if known == changed), _CHANGED))
+    return PinConfig(pins, _PINS.read(written).get("changed", _CHANGED))
 
 
 def find_pinned(config: Config, route: str) -> PinnedRoute | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 
 if TYPE_CHECKING:
+    from proxy.config.keys.kinds import Kind
     from proxy.config.model import Config, RouteEntry
     from proxy.extensions.access.access_services import AccessServices
     from proxy.extensions.access.audit import CallAudit
     from proxy.interfaces import CallLimiter, Clock, Pacing, Services
-    from proxy.plugin import AnswerPath, Context, Files, JsonValue, Log, MetricRow, Metrics, PinnedTools, Upstreams
+    from proxy.plugin import AnswerPath, Context, Files, Log, MetricRow, Metrics, PinnedTools, Upstreams
 
 
 class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
@@ -30,6 +31,11 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     shared_limits = ("rate",)
     asks_callers = ("jwt", "allow", "deny")
     schemas = (("defaults", "allow", "*", "arguments"), ("routes", "*", "allow", "*", "arguments"))
+
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from proxy.extensions.access.access_section import KEYS
+
+        return KEYS
 
     def list_metrics(self) -> Sequence[MetricRow]:
         from proxy.extensions.access.audit import METRICS
@@ -49,19 +55,6 @@ class AccessPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         from proxy.extensions.access.access_section import read_access
 
         return read_access(context, files, upstreams)
-
-    def read_policy_key(self, key: str, written: JsonValue) -> object | None:
-        from proxy.extensions.access.access_section import read_allow, read_deny, read_jwt
-        from proxy.extensions.access.limiter import read_concurrent, read_rates
-
-        readers: Mapping[str, Callable[[JsonValue], object | None]] = {
-            "jwt": read_jwt,
-            "allow": read_allow,
-            "deny": read_deny,
-            "rate": read_rates,
-            "concurrent": read_concurrent,
-        }
-        return readers[key](written)
 
     def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
         from proxy.extensions.access.access_checks import check_access

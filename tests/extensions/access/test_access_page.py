@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from proxy.config.files.published import load_published_schema
+
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/reference/access.md").read_text(encoding="utf-8")
 EXPECTED = (ROOT / "docs/evidence/access.md").read_text(encoding="utf-8")
@@ -18,8 +20,7 @@ def test_each_row_of_what_is_expected_names_a_test_that_is_there() -> None:
 
 
 def test_the_page_lists_the_keys_of_an_issuer_with_their_defaults() -> None:
-    schema = json.loads((ROOT / "proxy/extensions/access/config.schema.json").read_text(encoding="utf-8"))
-    properties = schema["$defs"]["issuer"]["properties"]
+    properties = load_published_schema()["$defs"]["issuer"]["properties"]
     rows = dict(re.findall(r"^\| `(\w+)` \| (–|`[^`]*`) \| .* \|$", PAGE, re.MULTILINE))
     defaults = {name: json.dumps(each.get("default")).replace('"', "") for name, each in properties.items()}
     assert {name: "–" if text == "null" else f"`{text}`" for name, text in defaults.items()} == rows
