@@ -70,7 +70,7 @@ class Plugin:
 
     def declare_keys(self) -> Mapping[str, Kind]:
         """Place -> a mapping with its keys there: '' for the top level, a section, or a name in `$defs`."""
-        return {}
+        raise NotImplementedError
 
     def list_metrics(self) -> Sequence[MetricRow]:
         """The rows of its metrics, for docs. The plugin itself adds them to `Metrics`."""

@@ -9,11 +9,9 @@ An installed package is not loaded by itself: a security sidecar runs what its o
 from __future__ import annotations
 
 import pkgutil
-import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy import extensions
@@ -41,11 +39,6 @@ def list_plugins() -> list[Plugin]:
     folders = sorted(found.name for found in pkgutil.iter_modules(extensions.__path__) if found.ispkg)
     modules = [import_module(f"{extensions.__name__}.{name}.plugin") for name in folders]
     return [_find_class(vars(module), module.__name__)() for module in modules]
-
-
-def find_folder(plugin: Plugin) -> Path:
-    """Returns the folder of a plugin's files."""
-    return Path(str(sys.modules[type(plugin).__module__].__file__)).parent
 
 
 # Seam -> the plugins that use it, while there are so many plugins: configs of many routes ask again and again.
@@ -150,6 +143,7 @@ def _make(entry: EntryPoint, name: str) -> object:
 
 # Method that a seam needs only with one of these keys -> their attributes.
 _NEEDED_WITH: Final = {
+    "declare_keys": ("sections", "policy_keys", "limit_keys", "other_keys", "state_keys", "relay_key"),
     "read_upstream": ("upstream_keys",),
     "make_upstreams": ("upstream_keys",),
     **dict.fromkeys(("make_reader", "make_handler", "make_lists"), ("protocol",)),
@@ -169,7 +163,9 @@ def find_missing(plugin: type[Plugin]) -> list[str]:
             found = getattr(plugin, name, None)
             is_open = "NotImplementedError" in getattr(getattr(found, "__code__", None), "co_names", ())
             keys = _NEEDED_WITH.get(name)
-            if (is_open or not hasattr(plugin, name)) and (keys is None or any(getattr(plugin, key) for key in keys)):
+            if (is_open or not hasattr(plugin, name)) and (
+                keys is None or any(getattr(plugin, key, ()) for key in keys)
+            ):
                 missing.setdefault(name, f"{seam.__name__}.{name}")
     unlimited = ExtendsCalls.make_limiter
     if getattr(plugin, "limit_keys", ()) and getattr(plugin, "make_limiter", unlimited) is unlimited:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.config.files.published import SCHEMA_FILE, write_published_schema
+from proxy.config.files.published import write_published_schema
 
 if __name__ == "__main__":
-    (Path(__file__).parents[2] / "schemas" / SCHEMA_FILE).write_text(write_published_schema(), encoding="utf-8")
+    (Path(__file__).parents[2] / "schemas" / "config.schema.json").write_text(
+        write_published_schema(), encoding="utf-8"
+    )

@@ -152,13 +152,13 @@ def test_names_a_plugin_that_does_not_load(tmp_path: Path, packages: Path) -> No
     ("body", "missing"),
     [
         ("class P(AddsVerbs):\n    name = 'p'; adds = ''", "AddsVerbs.verbs, AddsVerbs.load_verb"),
+        ("class P(AddsKeys):\n    name = 'p'; adds = ''; sections = ('s',)", "Plugin.declare_keys"),
         (
-            "class P(AddsKeys):\n    name = 'p'; adds = ''; limit_keys = ('m',)\n"
-            "    def read_policy_key(self, key, written): return 1",
+            "class P(AddsKeys):\n    name = 'p'; adds = ''; limit_keys = ('m',)\n    def declare_keys(self): return {}",
             "ExtendsCalls.make_limiter",
         ),
     ],
-    ids=["a seam", "a limit that nothing keeps"],
+    ids=["a seam", "a method that a key needs", "a limit that nothing keeps"],
 )
 def test_names_what_a_plugin_lacks(tmp_path: Path, body: str, missing: str) -> None:
     (tmp_path / "p-1.dist-info").mkdir()

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container
-from functools import reduce
 from typing import Final
 
 from proxy.config.keys.kinds import Kind
 from proxy.config.keys.section_keys import CONFIG
 from proxy.core.model.values import JsonValue
-from proxy.plugins import find_folder, list_keys, list_plugins
+from proxy.plugin import Plugin
+from proxy.plugins import list_keys, list_plugins
 
-SCHEMA_FILE: Final = "config.schema.json"
 META: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def load_published_schema(used: Container[str] | None = None) -> JsonValue:
     """The JSON Schema of the config file, without keys of the main job that are not `used`. It is made again each time,
     so that a serving process does not keep its 700 KB."""
-    signs = ((plugin, [*list_keys(plugin), *["protocol"] * hasattr(plugin, "protocol")]) for plugin in list_plugins())
-    plugins = (plugin for plugin, keys in signs if used is None or any(map(used.__contains__, keys)))
-    declared = [part for plugin in plugins for part in plugin.declare_keys().items()]
+    declared = [part for plugin in list_plugins() if _is_used(plugin, used) for part in plugin.declare_keys().items()]
     kinds: dict[str, Kind] = {}
     for kind in (CONFIG, *(kind for _, kind in declared)):
         kind.find_named(kinds)
@@ -34,9 +31,13 @@ def load_published_schema(used: Container[str] | None = None) -> JsonValue:
     for place, kind in declared:
         if (holder := own["$defs"].get(place) or own["properties"].get(place) if place else own) is not None:
             holder["properties"] = merge_parts(holder["properties"], kind.write_schema(used)["properties"])
-    files = (find_folder(plugin) / SCHEMA_FILE for plugin in list_plugins())
-    parts = (json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file())
-    return reduce(merge_parts, parts, own)
+    return own
+
+
+def _is_used(plugin: Plugin, used: Container[str] | None) -> bool:
+    """Returns whether a config with these keys may have one of a plugin's, or its value of `protocol`."""
+    keys = [*list_keys(plugin), *(["protocol"] if getattr(plugin, "protocol", "") else [])]
+    return any(used is None or key in used for key in keys)
 
 
 def write_published_schema() -> str:

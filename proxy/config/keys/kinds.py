@@ -223,10 +223,10 @@ def either(*options: Kind, read: Callable[[Any], Any] = reveal, **facts: JsonVal
 
 
 def off_or(kind: Kind, x_expects: str, off: Any = None) -> Kind:
-    """`off`, and what it is read as, or a mapping."""
+    """`off`, and what it is read as, or a value of another kind."""
 
     def read(value: JsonValue) -> Any:
-        return kind.read(value) if isinstance(value, dict) else off
+        return off if value in ("off", False) else kind.read(value)
 
     return either(choice("off", False, x_expects="off"), kind, read=read, x_expects=x_expects)
 

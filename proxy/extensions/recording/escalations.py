@@ -188,12 +188,7 @@ class OnEscalation:
 _ON_ESCALATION: Final = mapping(
     OnEscalation,
     ConfigKey("webhook", WORD, "The URL.", default=None),
-    ConfigKey(
-        "secret",
-        replace(WORD, is_secret=True),
-        "The HMAC-SHA256 key: a text, or base64 behind `whsec_`.",
-        default=None,
-    ),
+    ConfigKey("secret", WORD, "The HMAC-SHA256 key: a text, or base64 behind `whsec_`.", default=None),
     required=["webhook", "secret"],
 )
 ON_ESCALATION: Final = ConfigKey(

@@ -22,7 +22,7 @@ from proxy.config.context import Context
 from proxy.config.files.masking import mask_url
 from proxy.config.files.secrets import reveal
 from proxy.config.files.source import Files
-from proxy.config.keys.kinds import DURATION, SAME_OWNER, SOME_TEXT, ConfigKey, mapping, text
+from proxy.config.keys.kinds import DURATION, SAME_OWNER, SOME_TEXT, ConfigKey, choice, mapping, text
 from proxy.config.model import UpstreamTls
 from proxy.config.sections.network import read_upstream_tls
 from proxy.config.sections.units import read_seconds
@@ -154,6 +154,12 @@ _TIMEOUTS: Final = mapping(
 )
 STATE: Final = mapping(
     RedisSettings,
+    ConfigKey(
+        "backend",
+        choice("redis"),
+        "`memory`: in this process. `redis`: in a Redis or Valkey shared by several processes (docs/scaling.md).",
+        is_read=False,
+    ),
     ConfigKey(
         "url",
         replace(text(minLength=1, x_expects="a url such as redis://host:6379"), is_secret=True),

@@ -6,13 +6,13 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from proxy.core.check.validation import compile_check
 from proxy.core.json.jsontext import parse
 from proxy.core.model.values import JsonProblem
 from proxy.extensions.callout import callout_messages
-from proxy.plugins import find_folder, list_plugins
 from tests.serving.proxied import Proxied, proxied
 from tests.serving.wire import JSON_TYPE, Script, Seen, Tool, answer, replies, tool
 
@@ -31,8 +31,7 @@ ROUTES = """
 PLAIN = """
   - {path: /plain, upstream: tools, tool: plain, schema: {type: object}}
 """
-FOLDER = find_folder(next(plugin for plugin in list_plugins() if plugin.name == "callout"))
-assert callout_messages.__file__ == str(FOLDER / "callout_messages.py")
+FOLDER = Path(callout_messages.__file__).parent
 QUESTION = compile_check(parse((FOLDER / "question.schema.json").read_bytes()))
 
 
