@@ -130,10 +130,9 @@ MAX_MOST_FUNCTIONS: Final = 30
 MAX_PIPELINE: Final = 200
 MAX_FILE: Final = 400
 MAX_MEDIAN: Final = 200
-# Package -> its lines today, those of a plugin with its schema of keys. The figures only shrink: a change that removes
-# lines lowers them, and a feature that needs more says so in its commit. The aims are 15,500 lines of core, 19,000 of
-# the rest of the main job, 36,000 of plugins.
-MAX_LINES: Final = {"core": 19_165, "main job": 23_400, "plugins": 42_842}
+# Package -> its lines today. The figures only shrink: a change that removes lines lowers them, and a feature that needs
+# more says so in its commit. The aims are 15,500 lines of core, 19,000 of the rest of the main job, 36,000 of plugins.
+MAX_LINES: Final = {"core": 19_165, "main job": 23_400, "plugins": 42_813}
 MAX_FILES: Final = 469
 # By how many lines a figure may be out of date.
 SLACK: Final = 250
@@ -535,8 +534,6 @@ def test_a_package_has_no_more_lines_than_before() -> None:
     for file in sources():
         package = PurePosixPath(file.path).parts[1]
         lines[{"core": "core", "extensions": "plugins"}.get(package, "main job")] += file.lines
-    declared = (ROOT / "proxy/extensions").glob("*/config.schema.json")  # keys that are not yet declared in code
-    lines["plugins"] += sum(len(file.read_text(encoding="utf-8").splitlines()) for file in declared)
     assert [] == [f"{name}: {lines[name]:,} lines, at most {most:,}" for name, most in MAX_LINES.items()
                   if lines[name] > most]  # fmt: skip
     assert [] == [f"{name}: lower MAX_LINES to {lines[name]:,}" for name, most in MAX_LINES.items()

@@ -428,19 +428,6 @@ def add_a_plugin(copy: Copy) -> None:
     (copy.folder / folder).mkdir()
     copy.write(f"{folder}/__init__.py", '"""Greets: a verb, a page, and a section of the config."""\n')
     copy.write(
-        f"{folder}/config.schema.json", '{"properties": {"greeting": {"type": "string", "description": "Whom."}}}'
-    )
-    copy.write(
-        f"{folder}/section.py",
-        '''"""The section `greeting`."""
-
-
-def read_greeting(context, files, upstreams):
-    """Whom to greet."""
-    return context.structure.entry("greeting")
-''',
-    )
-    copy.write(
         f"{folder}/page.py",
         '''"""The page `/-/greeting`."""
 
@@ -489,10 +476,10 @@ class GreetingPlugin(AddsVerbs, AddsKeys, AddsPages):
 
         return greet
 
-    def read_section(self, key, context, files, upstreams):
-        from proxy.extensions.greeting.section import read_greeting
+    def declare_keys(self):
+        from proxy.config.keys.kinds import ConfigKey, mapping, text
 
-        return read_greeting(context, files, upstreams)
+        return {"": mapping(None, ConfigKey("greeting", text(), "Whom."))}
 
     async def answer_page(self, path, serving, question):
         from proxy.extensions.greeting.page import make_page

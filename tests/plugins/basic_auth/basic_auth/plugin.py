@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from basic_auth.admission import BasicServices
     from basic_auth.counting import CountedUsers, TotalLimiter
     from proxy.config.context import Context
-    from proxy.config.files.source import Files
+    from proxy.config.keys.kinds import Kind
     from proxy.config.model import RouteEntry
-    from proxy.core.model.values import JsonValue
     from proxy.interfaces import Clock, Pacing, Services
-    from proxy.plugin import Upstreams
     from proxy.telemetry.logs import Log
     from proxy.telemetry.metric_table import MetricRow
     from proxy.telemetry.metrics import Metrics
@@ -33,6 +31,11 @@ class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
     limit_keys = ("total",)
     asks_callers = ("basic",)
 
+    def declare_keys(self) -> Mapping[str, Kind]:
+        from basic_auth.keys import KEYS
+
+        return KEYS
+
     def list_metrics(self) -> Sequence[MetricRow]:
         from basic_auth.counting import CALLS
 
@@ -42,14 +45,6 @@ class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):
         from basic_auth import hashing
 
         return hashing
-
-    def read_section(self, key: str, context: Context, files: Files, upstreams: Upstreams) -> Mapping[str, JsonValue]:
-        return context.mapping(key)
-
-    def read_policy_key(self, key: str, written: JsonValue) -> tuple[str, ...] | int | None:
-        if key == "total":
-            return written if isinstance(written, int) else None
-        return tuple(map(str, written)) if isinstance(written, list) else None
 
     def check_keys(self, context: Context, routes: tuple[RouteEntry, ...]) -> None:
         known, written = context.mapping("basic_users"), context.structure.value.get("routes")
