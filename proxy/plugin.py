@@ -223,9 +223,9 @@ class AddsKeys(Plugin):
 class SpeaksProtocol(Plugin):
     """Adds the adapter of a protocol, and what its routes need. The three kinds of protocols are:
 
-    - a value of `protocol`, whose servers list their tools. An upstream may have one of `upstream_keys` in place of a
-      URL. Web pages may send `page_headers` (`*` ends a prefix) and read `answer_headers`. Hooks may not change headers
-      that begin with `header_prefix`.
+    - a value of `protocol`, whose servers list their tools. An upstream may have the first of `upstream_keys` in place
+      of a URL, as `upstream_hint` says, and beside it the others. Web pages may send `page_headers` (`*` ends a prefix)
+      and read `answer_headers`. Hooks may not change headers that begin with `header_prefix`.
     - relayed routes with the key `relay_key`, and all paths below. `relay_policy_keys` need that key.
     - calls as HTTP requests, whose places of arguments are in the keys `request` and `parameters`, or in a schema with
       the key `schema_source`."""
@@ -234,6 +234,7 @@ class SpeaksProtocol(Plugin):
     protocol: ClassVar[str] = ""
     methods: ClassVar[tuple[str, ...]] = ()
     upstream_keys: ClassVar[tuple[str, ...]] = ()
+    upstream_hint: ClassVar[str] = ""
     page_headers: ClassVar[tuple[str, ...]] = ()
     answer_headers: ClassVar[tuple[str, ...]] = ()
     header_prefix: ClassVar[str] = ""

@@ -25,8 +25,6 @@ from proxy.state import list_keepers
 # The value of a route's `upstream` that means none.
 NO_UPSTREAM: Final = "none"
 
-# Keys that only an upstream with a command can have.
-_OF_PROCESSES: Final = frozenset({"env", "pass_env", "cwd", "max_children", "idle_session", "shared"})
 # The shortest reload interval: each check reads and hashes every file.
 _SHORTEST_LOOK: Final = 0.05
 # RFC 9110 section 5.5: field values contain no line breaks and no NUL.
@@ -72,29 +70,29 @@ def check_addresses(context: Context, listen: Address, admin: AdminConfig | None
 def read_upstreams(context: Context, files: Files) -> dict[str, UpstreamConfig]:
     """The upstreams by name."""
     found: dict[str, UpstreamConfig] = {}
+    makers = {each.upstream_keys[0]: each for each in find_plugins(SpeaksProtocol) if each.upstream_keys}
     for name, entry in context.entries("upstreams"):
         path = ("upstreams", name)
         if name == NO_UPSTREAM:
             context.mistake(path, "'none' means no upstream at all", "choose another name", key=True)
-        if "url" in entry and "command" in entry:
-            message = "`url` and `command` both name the service"
-            context.mistake((*path, "command"), message, "keep one", key=True)
+        key = next((key for key in makers if key in entry), "")
+        if "url" in entry and key:
+            context.mistake((*path, key), f"`url` and `{key}` both name the service", "keep one", key=True)
         elif "url" in entry:
             found[name] = _read_upstream(context, files, name, entry)
-        elif plugin := next(
-            (each for each in find_plugins(SpeaksProtocol) if not entry.keys().isdisjoint(each.upstream_keys)), None
-        ):
-            found[name] = plugin.read_upstream(context, name, entry)
-        elif not context.structure.has_mistake(path, "url", "command"):
-            hint = "write `url: http://host:port`, or `command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
+        elif key:
+            found[name] = makers[key].read_upstream(context, name, entry)
+        elif not context.structure.has_mistake(path, "url", *makers):
+            hint = ", or ".join(["write `url: http://host:port`", *(each.upstream_hint for each in makers.values())])
             context.mistake(path, "'url' is missing", hint, key=True)
     return found
 
 
 def _read_upstream(context: Context, files: Files, name: str, entry: Mapping[str, JsonValue]) -> UpstreamConfig:
     path = ("upstreams", name)
-    for key in _OF_PROCESSES & entry.keys():
-        context.mistake((*path, key), f"`{key}` has no effect beside `url`", "it belongs to `command`", key=True)
+    for first, *more in (each.upstream_keys for each in find_plugins(SpeaksProtocol) if each.upstream_keys):
+        for key in (key for key in more if key in entry):
+            context.mistake((*path, key), f"`{key}` has no effect beside `url`", f"it belongs to `{first}`", key=True)
     url, socket = reveal(entry["url"]), ""
     if url.startswith("unix:"):
         socket, _, prefix = url.removeprefix("unix:").partition(":")

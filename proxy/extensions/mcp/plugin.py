@@ -38,11 +38,9 @@ class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol):
     answer_headers = ("Mcp-Session-Id",)
     header_prefix = "mcp-"
     adapter = "mcp"
-    upstream_keys = ("command",)
-    other_keys = (
-        "command", "mcp", "servers", "operations", "env", "pass_env", "cwd", "max_children", "idle_session", "shared",
-        "overlay", "as",
-    )  # fmt: skip
+    upstream_keys = ("command", "env", "pass_env", "cwd", "max_children", "idle_session", "shared")
+    upstream_hint = "`command: [npx, -y, PACKAGE]` for an MCP server that speaks stdio"
+    other_keys = (*upstream_keys, "mcp", "servers", "operations", "overlay", "as")
     call_keys = ("mcp", "servers", "operations")
     secrets = (("upstreams", "*", "env"),)
     schemas = tuple(("routes", "*", "mcp", "tools", "*", key) for key in ("schema", "overlay"))
