@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import compress
 from typing import Final
 
@@ -101,10 +102,9 @@ class RouteBinding:
         route = self.route
         dropped, own = self.dropped, hop_fields + route.headers_set
         if body is not request.body:
-            dropped = dropped | _DIGESTS
-            if (
-                not is_json(request.header("content-type") or "") and "content-type" not in self.dropped
-            ):  # an empty body of any type that became `{}`
+            dropped = _join(dropped, _DIGESTS)
+            # An empty body of any type that became `{}`.
+            if not is_json(request.header("content-type") or "") and "content-type" not in self.dropped:
                 dropped, own = dropped | _TYPE, (*own, *_JSON)
         headers = make_request_headers(request.headers, dropped, own)
         target = self.target or route.target(request.params, tool)
@@ -123,6 +123,11 @@ class RouteBinding:
             is_from_root=route.is_from_root,
             passed_on=passed_on,
         )
+
+
+@lru_cache(maxsize=256)  # the same object each time, whose hash is known
+def _join(dropped: frozenset[str], more: frozenset[str]) -> frozenset[str]:
+    return dropped | more
 
 
 def make_request_headers(headers: Headers, dropped: frozenset[str], own: Headers) -> Headers:
