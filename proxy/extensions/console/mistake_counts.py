@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from proxy.call_record import CallRecord
-from proxy.core.check.validation import Check
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.contract.policy import RepairPolicy, ToolPolicy
 from proxy.core.display.preview import is_secret_path
@@ -69,8 +68,12 @@ class MistakeCounts:
         self._tried: dict[Key, dict[str, set[str]]] = {}
         self._pending: OrderedDict[tuple[str, str], tuple[Key, ...]] = OrderedDict()
         self._would: dict[tuple[str, str], tuple[int, float]] = {}
-        # (route, tool, place, code or rule) -> the number of calls, as a counter that only grows.
-        self.totals: dict[tuple[Any, ...], int] = {}
+        self._totals: dict[tuple[Any, ...], int] = {}  # of what is no mistake of its own
+
+    @property
+    def totals(self) -> dict[tuple[Any, ...], int]:
+        """(route, tool, place, code or rule) -> the number of calls, as a counter that only grows."""
+        return self._totals | {key: each.calls for key, each in self._mistakes.items()}
 
     def count_call(self, record: CallRecord) -> None:
         """Counts the mistakes of one call, or that a call after a refused one was right."""
@@ -114,7 +117,7 @@ class MistakeCounts:
         found: dict[Key, list[Violation]] = {}
         errors = list_errors(record)
         for each in errors:  # an unknown key is counted at its object
-            place = _normalise_place(policy, each.path[:-1] if each.code is codes.UNKNOWN_FIELD else each.path)
+            place = _find_place(policy, each.path[:-1] if each.code is codes.UNKNOWN_FIELD else each.path)
             found.setdefault((route, tool, place, each.code.name), []).append(each)
         for key, alike in found.items():
             mistake = self._find_mistake(key, repaired=False, now=now)
@@ -140,11 +143,10 @@ class MistakeCounts:
             found = self._mistakes[key] = CountedMistake(key[2], key[3], repaired)
             self._by_tool.setdefault(key[:2], []).append(found)
         found.calls, found.last = found.calls + 1, now
-        self._count_total(key)
         return found
 
     def _count_total(self, key: tuple[Any, ...]) -> None:
-        self.totals[key] = self.totals.get(key, 0) + 1
+        self._totals[key] = self._totals.get(key, 0) + 1
 
     def _count_repairs(self, record: CallRecord, call: ToolCall, key: tuple[str, str], now: float) -> None:
         sent = call.arguments.value if isinstance(call.arguments, Document) else None
@@ -152,9 +154,7 @@ class MistakeCounts:
         seen: dict[tuple[str, Pointer], str] = {}
         for each in record.repairs:
             renamed = find_renamed(each, sent, went)
-            seen[each.rule, _normalise_place(record.policy, renamed or each.path)] = (
-                str(each.path[-1]) if renamed else ""
-            )
+            seen[each.rule, _find_place(record.policy, renamed or each.path)] = str(each.path[-1]) if renamed else ""
         for (rule, place), name in seen.items():
             mistake = self._find_mistake((*key, place, rule), repaired=True, now=now)
             if name and len(name) <= _LONGEST_KEY and name.isprintable():
@@ -214,7 +214,7 @@ class MistakeCounts:
             open_names = [name for name in missing if name not in renamed.values()]
             for name in [key for key in holder if key not in declared][:MOST_INVENTED]:
                 if len(name) <= _LONGEST_KEY and name.isprintable():
-                    key = self._find_invented(record, table, _normalise_place(policy, parent), name)
+                    key = self._find_invented(record, table, _find_place(policy, parent), name)
                     key.calls, key.last = key.calls + 1, now
                     self._count_total((record.route, record.tool, (*key.parent, name), INVENTED))
                     key.refused += all(each.path == (*parent, name) for each in errors)
@@ -233,7 +233,7 @@ class MistakeCounts:
             if len(table) >= MOST_INVENTED:
                 gone, named = min(table, key=lambda known: table[known].calls)
                 del table[gone, named]
-                self.totals.pop((record.route, record.tool, (*gone, named), INVENTED), None)
+                self._totals.pop((record.route, record.tool, (*gone, named), INVENTED), None)
             found = table[parent, name] = InventedKey(parent, name)
         return found
 
@@ -259,17 +259,15 @@ class MistakeCounts:
 _ABOUT_KEYS: Final = (codes.REQUIRED_MISSING, codes.UNKNOWN_FIELD)
 
 
-def _normalise_place(policy: ToolPolicy | None, path: Pointer) -> Pointer:
-    return () if policy is None or policy.check is None else find_place(policy.check, path)
-
-
-def find_place(check: Check, path: Pointer) -> Pointer:
+def _find_place(policy: ToolPolicy | None, path: Pointer) -> Pointer:
     """The place of a value in the schema, `/legs/*/from` for `/legs/3/from`, of at most 16 steps. An index and a
     key that the schema does not declare are both `*`, so that clients cannot invent places."""
-    memo: dict[Pointer, Pointer] = check.schemas.memos.setdefault("places", {})
+    if policy is None or policy.check is None:
+        return ()
+    memo: dict[Pointer, Pointer] = policy.check.schemas.memos.setdefault("places", {})
     if (known := memo.get(path)) is not None:
         return known
-    steps = zip(path, walk_schema(check, path), strict=False)
+    steps = zip(path, walk_schema(policy.check, path), strict=False)
     place = tuple(step if any(step in part.properties for part in parts) else "*" for step, parts in steps)[:16]
     if place == path and len(memo) < _MOST_KNOWN:  # every step is declared: others are the client's own
         memo[path] = place
