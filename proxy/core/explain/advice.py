@@ -85,7 +85,7 @@ def _write_accepts(check: Check, sent: JsonValue, found: Iterable[Violation]) ->
     shown: list[Pointer] = []
     missing: list[Pointer] = []
     undeclared: list[Pointer] = []
-    around = set[Pointer]()
+    around: set[Pointer] = set()
     for violation in found:
         path = violation.path
         if violation.code is REQUIRED_MISSING and path and isinstance(path[-1], str):

@@ -273,7 +273,8 @@ def keep_good(check: Check, sent: JsonValue, found: Iterable[Violation]) -> tupl
     would be lost. Also returns the places that an example shows, with their expectations."""
     wrong: dict[Pointer, str] = {}
     missing: dict[Pointer, str] = {}
-    kept, dropped = sent, set[str | int]()
+    dropped: set[str | int] = set()
+    kept = sent
     for each in found:
         place = each.path
         if each.code is codes.REQUIRED_MISSING and place:

@@ -11,10 +11,10 @@ end at 64 steps, and the work of a call is counted (`work.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
@@ -320,16 +320,6 @@ class _Run:
     def list_refused(self, nodes: tuple[Node, ...], work: JsonValue) -> list[tuple[str | int, JsonValue, list[Node]]]:
         """The members of an object or array that one schema refuses, or that several judge, with those schemas."""
         found: list[tuple[str | int, JsonValue, list[Node]]] = []
-        declared: Mapping[Any, Node] = nodes[0].properties
-        is_plain = len(nodes) == 1 and isinstance(work, dict) and not nodes[0].pattern_properties
-        if is_plain and work.keys() <= declared.keys():  # each member has one schema: nearly every object
-            self.work.spend(2 * len(work) + self.work.size(work) - 1)  # judging all of them is paid here
-            for step, item in work.items():
-                node = declared[step]
-                judge = self.judges.get(node)
-                if not (judge(item) if judge is not None else self.check.accepts_at(node, item)):
-                    found.append((step, item, [node]))
-            return found
         for step, item in work.items() if isinstance(work, dict) else enumerate(work):
             schemas = list_member_schemas(nodes, step, self.work)
             if len(schemas) != 1 or not self.accepts(schemas[0], item):

@@ -37,7 +37,8 @@ _Reader = tuple[Site, tuple[tuple[Repair, Read], ...], int, int] | None
 
 class _Plan(dict[tuple[str, type], _Reader]):
     """The members of a root object under some rules: how a scalar of each type is read at each key. `cost` is the work
-    beside them, `idle` that of a value in which nothing can be read; None: the engine has to look at it."""
+    beside them, `idle` that of a value in which nothing can be read; None: the engine has to look at it. A value of
+    more than `few` members is no whole call."""
 
     def __init__(self, check: Check, rules: frozenset[str]) -> None:
         self.rules, self.nodes = rules, check.root.properties
@@ -49,6 +50,7 @@ class _Plan(dict[tuple[str, type], _Reader]):
         whole = list_applicable_rules(check.root, dict, rules, False)
         fills = not rules.isdisjoint(FILLING) and any(node.has("default") for node in self.nodes.values())
         may_change = fills or len(self.nodes) < 2 or (whole is not None and whole[2] != ())
+        self.few = 2 + len(BESIDE_KEYS & self.nodes.keys())
         self.idle = None if may_change else FIT if whole is not None else 0
 
     def __missing__(self, place: tuple[str, type]) -> _Reader:
@@ -72,11 +74,12 @@ def repair_plainly(check: Check, value: JsonValue, rules: frozenset[str], tool: 
         plans[rules] = _Plan(check, rules) if is_plain and read_facts(root).allowed is None else None
     if not ON or (plan := plans[rules]) is None or type(value) is not dict or not value.keys() <= plan.judges.keys():
         return None
-    if "call_envelope" in rules and tool and len(value.keys() - BESIDE_KEYS) <= 2:
+    if len(value) <= plan.few and tool and "call_envelope" in rules:
         return None  # it may be a whole call
-    judges, changed, repairs, idle = plan.judges, dict[str, JsonValue](), list[Repair](), 0
+    changed: dict[str, JsonValue] = {}
+    repairs: list[Repair] = []
     reading: JsonValue = ABSENT
-    cost, size = plan.cost + plan.each * len(value), work.size(value)
+    judges, cost, size, idle = plan.judges, plan.cost + plan.each * len(value), work.size(value), 0
     for key, item in value.items():
         if judges[key](item):
             continue
