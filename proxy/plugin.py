@@ -17,39 +17,17 @@ if TYPE_CHECKING:
     import signal
     from contextlib import ExitStack
 
-    from proxy.adapters.base import Adapter
-    from proxy.call_record import CallRecord
-    from proxy.cli.check_formats import CheckFlag
-    from proxy.cli.options import CommandParser
-    from proxy.config.combinations import Finding, WrittenRoute
-    from proxy.config.context import Context
-    from proxy.config.files.source import Files
-    from proxy.config.keys.kinds import Kind
-    from proxy.config.load import Loaded
-    from proxy.config.model import AdminConfig, Config, RouteEntry, UpstreamConfig
-    from proxy.config.routes import RouteKindReader
-    from proxy.config.schemas import FoundSchema, SourceProblem
-    from proxy.config.tools import ToolReader
-    from proxy.core.check.validation import Check
-    from proxy.core.contract.listed_tool import PinnedTools
-    from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
-    from proxy.core.model.values import CheckedCall, Headers, JsonValue, Pointer
-    from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
-    from proxy.server.admin.page import Counts, EventPage, Page, PageCounts, PageRequest
-    from proxy.server.admin.port import SharedPages
-    from proxy.server.handler import AnswerPath, Snapshot, Usable
-    from proxy.server.lifecycle import Serving
-    from proxy.server.listed_routes import Answer, ListedRequest, PassedOn, RelayHandler, Reports, RouteHandler
-    from proxy.server.setup.added import ConfiguredObserver, ServiceExtender, Tracer
-    from proxy.server.setup.upstreams import UpstreamKind
-    from proxy.state import Changed
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
-    from proxy.telemetry.watches import TroubleWatcher
+    from proxy.plugin_parts import *
 
     Upstreams = Mapping[str, UpstreamConfig]
     Signals = asyncio.Queue[signal.Signals]
+else:
+
+    def __getattr__(name: str) -> object:
+        """Imports a helper of `plugin_parts.py` when a plugin first takes it."""
+        from proxy.plugin_parts import load_part
+
+        return load_part(name)
 
 
 class Plugin:

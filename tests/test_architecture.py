@@ -22,6 +22,7 @@ import pytest
 
 from proxy.call_record import CallRecord
 from proxy.core.rules.vocabulary import READING_VERBS
+from proxy.plugin_parts import PARTS
 from proxy.plugins import list_plugins
 
 ROOT: Final = Path(__file__).parent.parent
@@ -43,6 +44,7 @@ FLOORS: Final = {
     "routing": 4,
     "server": 5,
     "plugin": 1,  # the interface, which names types of every floor and imports none
+    "plugin_parts": 1,  # those types, and the helpers that plugins take from the interface
     "plugins": 1,
     "extensions": 0,  # only a docstring
     "extension": 6,  # files of a plugin that are in none of these rooms
@@ -55,6 +57,7 @@ ONE_ROOM: Final = {
     frozenset({"cli", "__main__"}),  # the command line and its verbs
     frozenset({"call_record", "interfaces"}),  # the record of a call, and the seams that it goes through
     frozenset({"plugin", "plugins"}),  # the interface of plugins, and those of this process
+    frozenset({"plugin", "plugin_parts"}),
 }
 # Plugin -> the others that it uses, as it says.
 USES: Final = {plugin.name: plugin.uses for plugin in list_plugins()}
@@ -195,7 +198,7 @@ Rule = Callable[[Source], Iterator[str]]
 
 
 def _names_types(file: Source) -> bool:
-    return PurePosixPath(file.path).name in ("plugin.py", "plugins.py")
+    return PurePosixPath(file.path).name in ("plugin.py", "plugins.py", "plugin_parts.py")
 
 
 def imports(file: Source) -> Iterator[tuple[int, str]]:
@@ -208,6 +211,8 @@ def imports(file: Source) -> Iterator[tuple[int, str]]:
             continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "proxy.plugin" and "extensions" in file.path:
+            yield from ((node.lineno, PARTS.get(name.name, node.module)) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.lineno, "." * node.level + (node.module or "")
             yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)

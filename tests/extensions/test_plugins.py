@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import proxy.plugin
 from proxy.config.files.masking import is_schema_place, may_hold_secret, redact_config
 from proxy.plugin import (
     AddsPages,
@@ -19,6 +20,7 @@ from proxy.plugin import (
     Plugin,
     SpeaksProtocol,
 )
+from proxy.plugin_parts import PARTS
 from proxy.plugins import find_plugins, list_keys, list_plugins
 from tests.extensions.test_locks import PLAIN, SERVE
 
@@ -66,6 +68,16 @@ def test_every_verb_and_adapter_of_a_plugin_loads() -> None:
         assert all(callable(plugin.load_verb(verb).run) for verb in plugin.verbs)
     for speaking in find_plugins(SpeaksProtocol):
         assert speaking.adapter == speaking.load_adapter().name
+
+
+def test_every_part_that_plugins_take_loads() -> None:
+    tree = ast.parse((ROOT / "proxy/plugin_parts.py").read_text(encoding="utf-8"))
+    typed = {
+        name.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    modules = set(PARTS.values())
+    assert {name: module for name, module in typed.items() if module in modules} == PARTS
+    assert [] == [name for name in PARTS if not hasattr(proxy.plugin, name)]
 
 
 def test_a_key_of_an_upstream_belongs_to_the_keys_of_its_plugin() -> None:

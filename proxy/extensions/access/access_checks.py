@@ -8,11 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal, reveal_all
-from proxy.config.mistakes import join_words, split_url, suggest_word
 from proxy.config.model import Config, RouteEntry
-from proxy.core.check.validation import SchemaError
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.access.access_section import find_access, list_rules, read_access, read_texts
@@ -20,6 +16,7 @@ from proxy.extensions.access.audit import find_fault
 from proxy.extensions.access.core.rule_schemas import compile_arguments, list_open_places, negate_arguments
 from proxy.extensions.access.core.settings import AccessRule, AccessSettings, JwtSettings
 from proxy.extensions.access.limiter import check_limits
+from proxy.plugin import Context, SchemaError, join_words, reveal, reveal_all, split_url, suggest_word
 
 # --- the table of `check` ---------------------------------------------------------------------------------------------
 _HEAD = ("route", "rule", "who", "may call", "with")

@@ -7,9 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal, reveal_all
-from proxy.config.files.source import Files
 from proxy.config.keys.kinds import (
     DURATION,
     SAME_OWNER,
@@ -28,8 +25,6 @@ from proxy.config.keys.kinds import (
     text,
 )
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
-from proxy.config.sections.units import read_switch
-from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, parse_pointer
 from proxy.core.model.values import Fields, HttpReply, JsonValue, Pointer, RawRequest
 from proxy.extensions.access.core.rule_schemas import compile_arguments, list_names, negate_arguments
@@ -37,6 +32,7 @@ from proxy.extensions.access.core.settings import ALGORITHMS, AccessRule, Access
 from proxy.extensions.access.limiter import LIMITS, TOOL_LIMITS
 from proxy.extensions.access.pins_section import PINS
 from proxy.interfaces import StateStore
+from proxy.plugin import Check, Context, Files, SchemaError, compile_check, read_switch, reveal, reveal_all
 
 if TYPE_CHECKING:
     from proxy.plugin import AnswerPath, Usable

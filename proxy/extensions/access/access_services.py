@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from proxy.call_record import AccessNote
-from proxy.config.mistakes import split_url
 from proxy.config.model import Config
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.json.jsontext import dumps
@@ -40,9 +39,8 @@ from proxy.extensions.access.core.settings import (
 )
 from proxy.extensions.access.pins_section import ApprovedCalls, WithheldTools, find_withheld
 from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess, Services, UpstreamRequest
+from proxy.plugin import Log, Metrics, split_url
 from proxy.routing import name_routes
-from proxy.telemetry.logs import Log
-from proxy.telemetry.metrics import Metrics
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.outgoing_client import OutgoingClient
 

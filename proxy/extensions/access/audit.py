@@ -27,10 +27,8 @@ from proxy.core.model import codes
 from proxy.extensions.access.access_section import find_access
 from proxy.file_writing import open_to_append
 from proxy.interfaces import Clock, Observer, Pacing
+from proxy.plugin import Label, Log, MetricRow, Metrics, render_json
 from proxy.routing import RouteTable
-from proxy.telemetry.logs import Log, render_json
-from proxy.telemetry.metric_table import Label, MetricRow
-from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.writer import DROP_REASONS, QueueWriter
 
 # --- the file of the audit --------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import add_header_option
+from proxy.plugin import add_header_option
 
 if TYPE_CHECKING:
-    from proxy.config.load import Loaded
     from proxy.extensions.access.lock_file import Pins
+    from proxy.plugin import Loaded
 
 EXIT_DIFFERENT: Final = 1
 EXIT_PROBLEM: Final = 2
@@ -51,9 +51,9 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Asks the servers and writes the file; gives the exit code."""
-    from proxy.config.mistakes import ConfigError
     from proxy.extensions.access.lock_file import LockProblem
     from proxy.extensions.operations.importing.harvest import ImportProblem
+    from proxy.plugin import ConfigError
 
     try:
         return _pin(args)
@@ -91,11 +91,9 @@ def _pin(args: argparse.Namespace) -> int:
 
 def _load(config: Path) -> tuple[Loaded, Path, Pins]:
     """The config, the file of pins, and its content. The file need not exist yet."""
-    from proxy.config.files.source import Files
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
     from proxy.extensions.access.lock_file import FILE, read_lock, write_lock
     from proxy.file_writing import SHARED, replace_file
+    from proxy.plugin import ConfigError, Files, load
 
     value = Files().source(config, str(config)).value
     written = value.get("pins") if isinstance(value, dict) else None
@@ -115,9 +113,9 @@ def _load(config: Path) -> tuple[Loaded, Path, Pins]:
 
 def _choose_routes(loaded: Loaded, chosen: list[str]) -> frozenset[str]:
     """The names of the routes to ask. Raises ImportProblem for one that has no list of tools."""
-    from proxy.config.mistakes import join_words
     from proxy.extensions.access.pinning import list_pinned_routes
     from proxy.extensions.operations.importing.harvest import ImportProblem
+    from proxy.plugin import join_words
 
     known = [route.name for route in list_pinned_routes(loaded.config)]
     if not known:

@@ -19,8 +19,6 @@ from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.kinds import (
     DURATION,
     ConfigKey,
@@ -34,12 +32,12 @@ from proxy.config.keys.kinds import (
     number,
 )
 from proxy.config.model import RouteEntry, ToolConfig
-from proxy.config.sections.units import read_seconds
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.contract.policy import Mode
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, Headers, JsonValue, Pointer, value_class
 from proxy.interfaces import CallRoute, Rate, RateExceeded, Services, StateStore
+from proxy.plugin import Context, read_seconds, reveal
 
 _MICROSECONDS: Final = 1_000_000
 # The bits of an IPv6 address that one client has at least (RFC 6177).

@@ -13,7 +13,6 @@ from dataclasses import field
 from hashlib import sha256
 from typing import Final, Literal
 
-from proxy.config.files.source import JsonPlaces
 from proxy.core.contract.listed_tool import DEFINED, BadSchemaError, hash_definition, parse_schema
 from proxy.core.display.graphemes import cut
 from proxy.core.json.jsontext import TextLimits, dumps, format_pointer, parse, write_canonical
@@ -21,6 +20,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Pointer
 from proxy.extensions.operations.importing.harvest import flatten_text
 from proxy.extensions.operations.importing.live import DescriptionChange, list_changes
+from proxy.plugin import JsonPlaces
 
 # --- finds text in a tool's definition that a model reads and a person may overlook -----------------------------------
 # Finds text in a tool's definition that a model reads and a person may overlook: invisible and bidirectional

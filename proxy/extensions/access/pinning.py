@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.config.load import Loaded
 from proxy.config.model import Config, Listen, RouteEntry, StateConfig
 from proxy.core.contract.listed_tool import DEFINED, define_tool
 from proxy.core.model.value_class import value_class
@@ -22,6 +21,7 @@ from proxy.extensions.access.pins_section import find_operations
 from proxy.extensions.operations.importing import read_source_again
 from proxy.extensions.operations.importing.harvest import ImportProblem, Recorded
 from proxy.interfaces import JoinsServers
+from proxy.plugin import Loaded
 from proxy.server import start_serving
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final, get_args
 
-from proxy.config.context import Context, read_named_text
-from proxy.config.files.source import Files
 from proxy.config.keys.kinds import ConfigKey, choice, mapping, text
 from proxy.config.model import Config, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.core.contract.listed_tool import Hints, refuse_unapproved
@@ -25,6 +23,7 @@ from proxy.extensions.access.lock_file import (
     read_lock,
 )
 from proxy.interfaces import CallAccess
+from proxy.plugin import Context, Files, read_named_text
 
 
 # --- refuses calls of operations whose definitions the operator has not approved --------------------------------------

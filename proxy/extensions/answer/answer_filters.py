@@ -26,8 +26,7 @@ from proxy.extensions.answer.core.results import filter_message, is_answer
 from proxy.extensions.answer.core.shortening import NoteWriter
 from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents, read_answer
 from proxy.interfaces import CallRoute, Services, UpstreamRequest
-from proxy.telemetry.metric_table import OTHER, Label, MetricRow
-from proxy.telemetry.metrics import Metrics
+from proxy.plugin import OTHER, Label, MetricRow, Metrics
 from proxy.upstream.faults import ReplyBroken
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.kinds import (
     SAME_OWNER,
     SIZE,
@@ -20,11 +19,11 @@ from proxy.config.keys.kinds import (
     off_or,
     text,
 )
-from proxy.config.mistakes import DROP_ONE
 from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue
 from proxy.extensions.answer.core.answer_rules import AnswerRules
+from proxy.plugin import DROP_ONE, reveal
 
 if TYPE_CHECKING:
     from proxy.plugin import Finding, WrittenRoute

@@ -18,7 +18,7 @@ from proxy.core.model.values import UpstreamFault, UpstreamReply
 from proxy.extensions.callout.callout_messages import CalloutAnswer, read_callout_answer
 from proxy.extensions.callout.callout_section import CalloutPoint, CalloutSettings
 from proxy.interfaces import GuardedUpstream, UpstreamRequest
-from proxy.telemetry.metric_table import Label, MetricRow
+from proxy.plugin import Label, MetricRow
 from proxy.upstream.faults import UNANSWERED, ReplyBroken, close_body
 
 _HEADERS: Final = (

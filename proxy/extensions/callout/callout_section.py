@@ -9,8 +9,6 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.kinds import (
     DURATION,
     HEADER_NAME,
@@ -26,11 +24,11 @@ from proxy.config.keys.kinds import (
     number,
     text,
 )
-from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.network import is_unencrypted
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
+from proxy.plugin import Context, join_words, reveal, suggest_word
 
 SECTION: Final = "callout"
 # The most bytes of a service's answer: reading more of them would keep other calls waiting.

@@ -45,8 +45,7 @@ from proxy.extensions.callout.callout_messages import (
 from proxy.extensions.callout.callout_section import CalloutPoint, CalloutSettings, find_callouts, group_by_route
 from proxy.hooks.following import FollowingHooks
 from proxy.interfaces import CallRoute, Hooks, Services
-from proxy.telemetry.logs import Log
-from proxy.telemetry.metrics import Metrics
+from proxy.plugin import Log, Metrics
 from proxy.upstream.replayed_body import ReplayedBody, gather_body
 
 # Answers of more bytes are read in a thread, so that other calls do not wait.

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from proxy.cli.drain import TOKEN_VARIABLE, OperatorPort, add_operator_arguments, write_refusal
-from proxy.config.mistakes import suggest_remark
+from proxy.plugin import suggest_remark
 from proxy.telemetry.console_log import format_call
 
 EXIT_UNREACHABLE: Final = 1
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"calls: cannot read {args.token_file}: {error}", file=sys.stderr)
         return EXIT_USAGE
     query = {name: value for name in FILTERS if (value := getattr(args, name))}
-    from proxy.telemetry.metric_table import OUTCOMES  # `--help` does without it
+    from proxy.plugin import OUTCOMES  # `--help` does without it
 
     if unknown := [name for name in args.outcome or () if name not in OUTCOMES and not name.startswith("~")]:
         hint = f"{suggest_remark(unknown[0], OUTCOMES)}\noutcomes: {', '.join(OUTCOMES)}"

@@ -32,11 +32,11 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.interfaces import Services
+from proxy.plugin import make_store
 from proxy.routing import DryRoute, MethodNotAllowed, find_dry_target
 from proxy.server import Serving
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question
 from proxy.server.bound_route import RouteBinding
-from proxy.state import make_store
 
 if TYPE_CHECKING:
     from proxy.plugin import Snapshot

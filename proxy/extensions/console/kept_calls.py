@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
-from proxy.telemetry.logs import round_milliseconds
+from proxy.plugin import round_milliseconds
 from proxy.telemetry.ring import PLACES, KeptCall, RecentCalls, make_entry, read_value
 
 # The most texts of entries that are kept for readers: those of one answer. They take about 0.5 MB.

@@ -26,8 +26,8 @@ from proxy.extensions.console.core.repair_advice import CountedMistake, ToolMist
 from proxy.extensions.console.kept_calls import CallFilter, read_figures, select_calls
 from proxy.extensions.console.mistake_counts import RETRIED, RIGHT, MistakeCounts
 from proxy.extensions.console.page_counts import ConsoleCounts, find_counts, make_stamp
+from proxy.plugin import Metrics
 from proxy.server.admin.page import ConsoleData, Page, PageRequest, make_json_page, refuse_question
-from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.extensions.console.core.improvements import Improvement

@@ -10,9 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from proxy.config.context import Context, read_named_text
-from proxy.config.files.secrets import reveal, reveal_all
-from proxy.config.files.source import Files
 from proxy.config.keys.kinds import (
     DURATION,
     HEADER_NAME,
@@ -30,10 +27,8 @@ from proxy.config.keys.kinds import (
     name_kind,
     number,
 )
-from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
 from proxy.config.sections.network import is_unencrypted
-from proxy.config.sections.units import read_switch
 from proxy.core.display.graphemes import find_placeholders
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.correction.core.settings import (
@@ -49,6 +44,7 @@ from proxy.extensions.correction.core.settings import (
     find_policy,
 )
 from proxy.extensions.correction.core.words import Layer
+from proxy.plugin import Context, Files, join_words, read_named_text, read_switch, reveal, reveal_all, suggest_word
 
 Written = Mapping[str, JsonValue]
 

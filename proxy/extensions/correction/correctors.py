@@ -17,11 +17,8 @@ from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.record import DebugLog
 from proxy.extensions.correction.trajectory import Trajectories
 from proxy.interfaces import Clock, GuardedUpstream, Observer, Pacing, Services, UpstreamRequest
+from proxy.plugin import OTHER, Label, Log, MetricRow, Metrics, make_settings
 from proxy.routing import RouteTable
-from proxy.server.setup.upstreams import make_settings
-from proxy.telemetry.logs import Log
-from proxy.telemetry.metric_table import OTHER, Label, MetricRow
-from proxy.telemetry.metrics import Metrics
 from proxy.upstream.outgoing_client import OutgoingClient
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

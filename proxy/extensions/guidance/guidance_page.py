@@ -14,9 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from proxy.adapters.base import ConversationSource
 from proxy.adapters.ladder import find_conversation, make_conversation
-from proxy.config.mistakes import suggest_remark
 from proxy.config.model import Config
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals
@@ -28,6 +26,7 @@ from proxy.core.model.values import Conversation, Document, Fields, HttpReply, R
 from proxy.extensions.guidance.core.prompt import ToolState, list_progress_hints, write_guidance
 from proxy.extensions.guidance.guidance_section import Guidance, find_guidance
 from proxy.interfaces import ExaminedTools, StateStore
+from proxy.plugin import ConversationSource, suggest_remark
 from proxy.routing import Route
 from proxy.server.admin.page import Page, PageRequest, refuse_question
 from proxy.server.bound_route import show_tools

@@ -86,9 +86,9 @@ def _read_variable(text: str) -> tuple[str, str | None]:
 
 def run(args: argparse.Namespace) -> int:
     """Injects `args.filename`, or takes it back, and gives the exit code."""
-    from proxy.config.mistakes import ConfigError
     from proxy.extensions.kubernetes.manifest_text import write_documents
     from proxy.extensions.kubernetes.workloads import InjectionError
+    from proxy.plugin import ConfigError
 
     if args.undo == bool(args.config) or (args.undo and args.only):
         print("inject: use --config FILE, or only --undo", file=sys.stderr)
@@ -125,10 +125,10 @@ def _read(names: list[str]) -> list[ManifestDocument]:
 
 
 def _inject(documents: list[ManifestDocument], args: argparse.Namespace) -> tuple[str, list[str]]:
-    from proxy.config.load import load
     from proxy.extensions.kubernetes.injection import InjectionChoice, inject_all
     from proxy.extensions.kubernetes.manifest_text import write_documents
     from proxy.extensions.kubernetes.pod_config import put_config_maps, read_sidecar
+    from proxy.plugin import load
 
     loaded = load(args.config, os.environ, config_only=True)
     sidecar = read_sidecar(loaded, _read_given(args))

@@ -16,17 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config.files.masking import is_schema_place, may_hold_secret
-from proxy.config.files.secrets import Substitution, Unresolved
-from proxy.config.files.source import ConfigSource, Files
 from proxy.config.files.structure import describe_section
-from proxy.config.load import Loaded
-from proxy.config.mistakes import split_url
 from proxy.config.model import Config
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.kubernetes.pod_serving import find_pod_mistakes
 from proxy.extensions.kubernetes.sidecar import SECRET_FOLDER, Manifest, Sidecar
 from proxy.extensions.kubernetes.workloads import InjectionError
+from proxy.plugin import ConfigSource, Files, Loaded, Substitution, Unresolved, split_url
 
 # The sections that a running proxy takes over; the chart's template `toolcall-proxy.live` has the same.
 LIVE: Final = (

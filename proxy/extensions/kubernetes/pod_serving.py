@@ -25,7 +25,7 @@ from proxy.core.model.value_class import value_class
 from proxy.file_writing import overwrite_file
 
 if TYPE_CHECKING:
-    from proxy.telemetry.logs import Log
+    from proxy.plugin import Log
 
 # --- checks of a config for a Kubernetes pod --------------------------------------------------------------------------
 # Checks of a config for a Kubernetes pod: the Service, kubelet and the hooks must reach its addresses.

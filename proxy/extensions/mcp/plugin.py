@@ -14,14 +14,25 @@ if TYPE_CHECKING:
 
     from proxy.config.keys.kinds import Kind
     from proxy.config.model import RouteEntry, UpstreamConfig
-    from proxy.config.tools import ToolReader
     from proxy.core.model.values import Headers, JsonValue
     from proxy.extensions.mcp.config.mcp_routes import McpRoutes
     from proxy.extensions.mcp.server.exchange import Exchange
     from proxy.extensions.mcp.server.lists.reading import Catalogues
     from proxy.extensions.mcp.upstreams import McpUpstreams
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
-    from proxy.plugin import Adapter, Clock, Context, Finding, Log, MetricRow, PassedOn, Reports, Serving, WrittenRoute
+    from proxy.plugin import (
+        Adapter,
+        Clock,
+        Context,
+        Finding,
+        Log,
+        MetricRow,
+        PassedOn,
+        Reports,
+        Serving,
+        ToolReader,
+        WrittenRoute,
+    )
 
 
 class McpPlugin(AddsVerbs, ExtendsVerbs, AddsKeys, SpeaksProtocol):

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from proxy import __version__
-from proxy.config.files.secrets import reveal
 from proxy.config.model import UpstreamConfig
 from proxy.core.json.jsontext import TextLimits, dumps
 from proxy.core.model.value_class import value_class
@@ -44,7 +43,7 @@ from proxy.extensions.mcp.upstream import (
 from proxy.extensions.mcp.upstream.joined import JoinedServer, JoinedSettings, JoinedUpstream
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
 from proxy.interfaces import GuardedUpstream, Upstream, UpstreamRequest
-from proxy.telemetry.logs import Log
+from proxy.plugin import Log, reveal
 
 # --- operations of an HTTP API as one MCP server ----------------------------------------------------------------------
 # Operations of an HTTP API as one MCP server, an `Upstream`: it lists them itself and sends calls to the service.

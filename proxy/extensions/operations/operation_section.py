@@ -6,16 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.kinds import PATH, SOME_TEXT, ConfigKey, Kind, choice, list_of, mapping, name_kind, text
-from proxy.config.mistakes import ConfigError, split_url, suggest_word
 from proxy.config.policies import Written
-from proxy.config.schemas import FoundSchema, ReadSchema, SchemaPlace, SourceProblem, word_error
-from proxy.config.sections.units import read_switch
-from proxy.config.tools import ToolReader
-from proxy.core.check.validation import SchemaError, compile_check
-from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.dialects import normalise, suggest_remedy
 from proxy.extensions.operations.core.channels import JudgedChannels
@@ -33,6 +25,23 @@ from proxy.extensions.operations.core.http.parameters import (
 from proxy.extensions.operations.core.http_operation import JudgedParameter
 from proxy.extensions.operations.core.openapi import import_operation, list_servers
 from proxy.extensions.operations.core.openapi_schema import OpenApiError
+from proxy.plugin import (
+    ConfigError,
+    Context,
+    FoundSchema,
+    QueryPolicy,
+    ReadSchema,
+    SchemaError,
+    SchemaPlace,
+    SourceProblem,
+    ToolReader,
+    compile_check,
+    read_switch,
+    reveal,
+    split_url,
+    suggest_word,
+    word_error,
+)
 
 if TYPE_CHECKING:
     from proxy.plugin import WrittenRoute

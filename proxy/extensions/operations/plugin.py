@@ -12,13 +12,27 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
     from proxy.config.keys.kinds import Kind
-    from proxy.config.schemas import FoundSchema, SourceProblem
-    from proxy.core.contract.request_rules import ChannelJudge, OperationRule, QueryPolicy, RequestForm
     from proxy.core.model.values import Headers, JsonValue, Pointer
     from proxy.extensions.operations.importing.harvest import Harvest, Recorded
-    from proxy.plugin import Adapter, Check, CommandParser, Context, Loaded, ToolReader, WrittenRoute
+    from proxy.plugin import (
+        Adapter,
+        ChannelJudge,
+        Check,
+        CheckFlag,
+        CheckReport,
+        CommandParser,
+        Context,
+        FlagFinding,
+        FoundSchema,
+        Loaded,
+        OperationRule,
+        QueryPolicy,
+        RequestForm,
+        SourceProblem,
+        ToolReader,
+        WrittenRoute,
+    )
 
 _LIVE: Final = """
 --live reads the sources of `toolcall-proxy import` again, and lists the tools that have changed since the import:
@@ -49,7 +63,7 @@ class OperationsPlugin(AddsKeys, SpeaksProtocol, AddsVerbs, ExtendsVerbs):
         return import_
 
     def add_check_flags(self, parser: CommandParser) -> None:
-        from proxy.cli.options import add_header_option
+        from proxy.plugin import add_header_option
 
         what = "list what has changed in the sources of an import"
         parser.add_argument("--live", action="store_true", help=what)
@@ -57,7 +71,7 @@ class OperationsPlugin(AddsKeys, SpeaksProtocol, AddsVerbs, ExtendsVerbs):
         parser.epilog = f"{parser.epilog}{_LIVE}"
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
-        from proxy.cli.check_formats import CheckFlag
+        from proxy.plugin import CheckFlag
 
         what = "The source of an imported tool has changed since the import."
         return {"live": CheckFlag("sources", "source-changed", what, _check_live)}

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from proxy.adapters.base import CallShape
-from proxy.core.check.validation import compile_check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK
 from proxy.core.envelope.feedback import write_feedback
@@ -37,6 +35,7 @@ from proxy.extensions.recording.line import (
     judge_sent,
 )
 from proxy.extensions.recording.recorder import RecordConfig, find_record, read_last_lines
+from proxy.plugin import CallShape, compile_check
 from proxy.routing import Route
 from proxy.server.admin.api import list_current_tools
 from proxy.server.admin.page import ConsoleData, Page, PageRequest, make_json_page, refuse_question

@@ -14,10 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from proxy.call_record import CallRecord
-from proxy.config.context import Context
-from proxy.config.files.source import Files
 from proxy.config.keys.kinds import WORD, ConfigKey, mapping
-from proxy.config.mistakes import split_url
 from proxy.config.model import Config, UpstreamConfig
 from proxy.core.contract.attempts import hash_conversation
 from proxy.core.envelope.feedback import write_feedback
@@ -27,8 +24,7 @@ from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
 from proxy.interfaces import Clock, Pacing, Services
-from proxy.telemetry.logs import Log
-from proxy.telemetry.metrics import Metrics
+from proxy.plugin import Context, Files, Log, Metrics, split_url
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.outgoing_client import OutgoingClient, post_json
 

@@ -19,7 +19,6 @@ from operator import attrgetter
 from typing import Any, Final, Literal
 
 from proxy.adapters import ADAPTERS
-from proxy.adapters.base import CallShape
 from proxy.call_record import CallRecord
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
@@ -47,6 +46,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
+from proxy.plugin import CallShape
 
 # --- the fate of a call -----------------------------------------------------------------------------------------------
 # The fate of a call, reduced to the parts that two judgements are compared by.

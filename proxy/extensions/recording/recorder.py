@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from proxy.adapters.base import CallShape
 from proxy.call_record import CallRecord
 from proxy.config.keys.kinds import SAME_OWNER, SIZE, ConfigKey, choice, decimal, mapping, number, text
 from proxy.config.model import Config
@@ -27,10 +26,8 @@ from proxy.core.model.values import Document
 from proxy.extensions.recording.line import RecordedLine, describe_call, read_line, write_line
 from proxy.file_writing import move_file, open_replacement, open_to_append
 from proxy.interfaces import Clock, Observer, Pacing
+from proxy.plugin import CallShape, Label, Log, MetricRow, Metrics
 from proxy.routing import RouteTable
-from proxy.telemetry.logs import Log
-from proxy.telemetry.metric_table import Label, MetricRow
-from proxy.telemetry.metrics import Metrics
 
 # --- the file of recorded calls ---------------------------------------------------------------------------------------
 # The file of recorded calls: a thread writes it, and the console reads the last lines of a tool from it.

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from proxy.adapters.ladder import read_trace_id
 from proxy.call_record import CallRecord, Event, Trace
 from proxy.core.model.value_class import value_class
 from proxy.core.rules.rules import COERCIONS
-from proxy.telemetry.logs import Fields, read_fields
-from proxy.telemetry.metric_table import METHODS
+from proxy.plugin import METHODS, read_fields
 
 Value = str | int | float | bool | tuple[str, ...]
 
@@ -100,7 +99,7 @@ def _name_span(record: CallRecord, attributes: Mapping[str, Value]) -> str:
     return f"{method} {record.route}".rstrip()
 
 
-def _list_attributes(fields: Fields) -> Iterator[tuple[str, Value]]:
+def _list_attributes(fields: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
     """The fields of the log line as attributes. Attributes cannot be mappings, so a list of those becomes one text.
     Unknown values are left out."""
     for name, value in fields.items():

@@ -7,10 +7,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from proxy.interfaces import Clock
+from proxy.plugin import Label, Log, MetricRow, Metrics
 from proxy.server.http.request_head import random_bits
-from proxy.telemetry.logs import Log
-from proxy.telemetry.metric_table import Label, MetricRow
-from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.extensions.recording.otlp import Traces

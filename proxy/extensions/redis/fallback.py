@@ -24,7 +24,7 @@ from proxy.call_record import Ending
 from proxy.driver import IN_TASK
 from proxy.extensions.redis.remote import Journal, JournalBatch, Remote, SeenEpisode, Unreachable
 from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
-from proxy.state import Changed, MemoryStore, StoreChange
+from proxy.plugin import Changed, MemoryStore, StoreChange
 
 R = TypeVar("R")
 

@@ -22,7 +22,7 @@ from proxy.extensions.redis.operations import Keys, Operation, OperationQueue
 from proxy.extensions.redis.redis_section import RedisSettings
 from proxy.extensions.redis.remote import MissedChanges, SeenEpisode, SlotCount, Unreachable
 from proxy.interfaces import Clock, Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded
-from proxy.state import Changed
+from proxy.plugin import Changed
 
 # --- connections to Redis or Valkey -----------------------------------------------------------------------------------
 # Connections to Redis or Valkey, opened by topology and discarded at the first failure.

@@ -18,16 +18,13 @@ from importlib.util import find_spec
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote
 
-from proxy.config.context import Context
 from proxy.config.files.masking import mask_url
-from proxy.config.files.secrets import reveal
-from proxy.config.files.source import Files
 from proxy.config.keys.kinds import DURATION, SAME_OWNER, SOME_TEXT, ConfigKey, choice, mapping, text
 from proxy.config.model import UpstreamTls
 from proxy.config.sections.network import read_upstream_tls
-from proxy.config.sections.units import read_seconds
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
+from proxy.plugin import Context, Files, read_seconds, reveal
 
 
 # --- the settings of the store ----------------------------------------------------------------------------------------

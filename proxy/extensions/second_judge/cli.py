@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue
 from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
 from proxy.extensions.second_judge.core.question import JOB, Opinion, SecondVerdict, unpack_opinion
 from proxy.extensions.second_judge.second_judges import MEMORY, SECONDS, share_question
 from proxy.offload.pool import Done, OffloadPool
+from proxy.plugin import Check
 
 if TYPE_CHECKING:
-    from proxy.cli.check_formats import FlagFinding
-    from proxy.config.load import Loaded
+    from proxy.plugin import FlagFinding, Loaded
 
 # Values that replace each property of an example in turn.
 _ODD: Final[tuple[JsonValue, ...]] = (None, True, 0, -1, 2.5, 10**20, "", "x", "é", [], ["x"], {}, {"x": 1})
@@ -55,7 +54,7 @@ class SecondOpinions:
 
 def compare_judges(loaded: Loaded) -> list[FlagFinding]:
     """Returns the differences of both judges on values made for every tool of a config."""
-    from proxy.cli.check_formats import FlagFinding
+    from proxy.plugin import FlagFinding
     from proxy.routing import build_routes
 
     with SecondOpinions() as opinions:

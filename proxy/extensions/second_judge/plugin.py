@@ -11,15 +11,22 @@ from proxy.plugin import ExtendsCalls, ExtendsVerbs
 if TYPE_CHECKING:
     import argparse
 
-    from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding
-    from proxy.cli.options import CommandParser
     from proxy.config.keys.kinds import Kind
-    from proxy.config.load import Loaded
     from proxy.config.model import Config
     from proxy.core.contract.policy import ToolPolicy
     from proxy.extensions.second_judge.second_judges import SecondJudges
     from proxy.interfaces import Services
-    from proxy.plugin import CheckedCall, Log, MetricRow, Metrics
+    from proxy.plugin import (
+        CheckedCall,
+        CheckFlag,
+        CheckReport,
+        CommandParser,
+        FlagFinding,
+        Loaded,
+        Log,
+        MetricRow,
+        Metrics,
+    )
 
 _JUDGED: Final = (
     "Calls that jsonschema or fastjsonschema judge too (docs/engine.md). `sampled`: a few of those forwarded, "
@@ -57,7 +64,7 @@ class SecondJudgePlugin(ExtendsCalls, ExtendsVerbs):
         parser.epilog = f"{parser.epilog}{_SECOND_OPINION}"
 
     def list_check_flags(self) -> Mapping[str, CheckFlag]:
-        from proxy.cli.check_formats import CheckFlag
+        from proxy.plugin import CheckFlag
 
         what = "Two validators judge a value by a tool's schema differently."
         return {"second-opinion": CheckFlag("differences", "second-opinion", what, _compare_judges)}

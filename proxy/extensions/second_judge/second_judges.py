@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.config.model import Config
-from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
@@ -25,9 +24,7 @@ from proxy.core.schema.formats import Formats
 from proxy.extensions.second_judge.core.question import JOB, Opinion, SecondVerdict, make_question, unpack_opinion
 from proxy.interfaces import Services
 from proxy.offload.pool import MIB, Done, OffloadPool, Shared
-from proxy.telemetry.logs import Log
-from proxy.telemetry.metric_table import OTHER, Label, MetricRow
-from proxy.telemetry.metrics import Metrics
+from proxy.plugin import OTHER, Check, Label, Log, MetricRow, Metrics
 
 # How long an answer may take, the start of a child included, and how much memory a child may use.
 SECONDS: Final = 2.0

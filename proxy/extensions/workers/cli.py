@@ -15,17 +15,14 @@ from typing import Final, TextIO
 
 from proxy.call_record import CallRecord
 from proxy.cli.serve import announce, is_ended, settle_memory
-from proxy.config.load import Loaded
-from proxy.config.mistakes import ConfigError
 from proxy.config.model import Address, AdminConfig
 from proxy.extensions.workers.pages import make_pool_pages
 from proxy.extensions.workers.supervisor import WorkerPool, readers_token
-from proxy.server.admin.port import open_operator_ports
+from proxy.plugin import ConfigError, Loaded, Log, open_operator_ports
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest, make_id
 from proxy.server.http.responses import answer_unrouted
 from proxy.server.setup.services import SystemClock, check_hooks, tell_notes
-from proxy.telemetry.logs import Log
 
 # --- starts several workers -------------------------------------------------------------------------------------------
 _TOKEN_BYTES: Final = 32

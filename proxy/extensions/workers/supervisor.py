@@ -25,13 +25,12 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.config.load import Loaded
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.values import JsonValue, UpstreamReply
 from proxy.interfaces import Upstream, UpstreamRequest
+from proxy.plugin import Loaded, Log
 from proxy.server.admin.page import Page, Readers, Role
 from proxy.server.listener import Port
-from proxy.telemetry.logs import Log
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.http1 import Http1Upstream
 

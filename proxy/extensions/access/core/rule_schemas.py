@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from proxy.core.check.validation import Check, compile_check
 from proxy.core.json.jsontext import name_json_type
 from proxy.core.lint.keywords import lint
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.schema.drafts import LISTS, MAPS, SINGLE, list_subschemas
+from proxy.plugin import Check, compile_check
 
 # The type of the values that a keyword is about (JSON Schema accepts all others).
 _TYPES: Final[Mapping[str, str]] = {

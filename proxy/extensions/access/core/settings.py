@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, Pointer
+from proxy.plugin import Check
 
 
 # --- what is found out about a token ----------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.display.secrets import MASK
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps_known as dumps
@@ -24,6 +23,7 @@ from proxy.extensions.answer.core.hiding import Unreadable, find_masks
 from proxy.extensions.answer.core.shortening import NOTE_ROOM, Missing, NoteWriter, Shortener
 from proxy.extensions.answer.core.texts import ReadText, read_text, shorten_text
 from proxy.extensions.answer.core.unfinished import close_text
+from proxy.plugin import Check
 
 # Puts a result into the message that answers the call.
 MakeMessage = Callable[[dict[str, JsonValue]], dict[str, JsonValue] | None]

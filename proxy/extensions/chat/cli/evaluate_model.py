@@ -239,7 +239,7 @@ def _list_changed(found: Sequence[AnswerResult]) -> list[AnswerResult]:
 
 async def measure_turns(turns: Sequence[EvaluatedAnswer]) -> list[AnswerResult]:
     """The results of all turns in all ways."""
-    from proxy.config.load import load
+    from proxy.plugin import load
     from proxy.server import start_serving
 
     answers = {str(number): _write_answer(turn) for number, turn in enumerate(turns)}

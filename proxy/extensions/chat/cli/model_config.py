@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from proxy.config.mistakes import split_url
 from proxy.extensions.chat.core.model_request import API_PATHS
 from proxy.file_writing import replace_file
+from proxy.plugin import split_url
 
 _ASKS_AGAIN: Final = (
     "serve --model: a model whose calls cannot be repaired gets one retry; a config with `model: {retries: 0}` does not"

@@ -35,14 +35,13 @@ from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.large_bodies import LargeBodies
 from proxy.extensions.chat.server.model_exchange import ModelExchange, is_plain
 from proxy.interfaces import Clock
+from proxy.plugin import OTHER, Label, MetricRow, Metrics
 from proxy.routing import Route
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json, read_whole, say_continue
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest
 from proxy.server.http.responses import answer_failure, answer_fault, deliver, make_refusal
-from proxy.telemetry.metric_table import OTHER, Label, MetricRow
-from proxy.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.plugin import Answer, ListedRequest, Reports

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.contract.policy import NullOptional
 from proxy.core.contract.toolname import list_alias_mistakes, list_root_properties
 from proxy.core.display.graphemes import cut, escape
@@ -25,6 +24,7 @@ from proxy.core.model.values import JsonValue, Pointer
 from proxy.core.rules.facts import nodes_at
 from proxy.core.schema.nodes import Node
 from proxy.extensions.console.core.repair_advice import INVENTED, CountedMistake, Renames, ToolMistakes, advise
+from proxy.plugin import Check
 
 # Report-only routes are safe to enforce after this long without a call that would be refused.
 SAFE_AFTER: Final = 24 * 3600.0

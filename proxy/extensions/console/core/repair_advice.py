@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.contract.policy import RepairPolicy
 from proxy.core.display.graphemes import cut, escape
 from proxy.core.explain.expectation import list_choices
@@ -15,6 +14,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Pointer
 from proxy.core.rules.facts import nodes_at, read_facts
 from proxy.core.rules.rules import LISTED, RULES
+from proxy.plugin import Check
 
 # --- the counted mistakes of models with one tool ---------------------------------------------------------------------
 # The counted mistakes of models with one tool: places in the schema, codes, rules and names, and no values unless the

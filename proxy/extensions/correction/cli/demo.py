@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from proxy.cli.options import CommandParser
 from proxy.cli.serve import describe_moved, make_link, open_console
 from proxy.core.model.value_class import value_class
+from proxy.plugin import CommandParser
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
 
-    from proxy.config.load import Loaded
     from proxy.config.model import Config
+    from proxy.plugin import Loaded
     from proxy.server import Serving
 
 _Server = TypeVar("_Server", bound="ThreadingHTTPServer")
@@ -111,10 +111,9 @@ def register(subparsers: argparse._SubParsersAction[CommandParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM and gives the exit code."""
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
     from proxy.extensions.correction.samples.model import DEFAULT_MODEL_PORT, ScriptedModel
     from proxy.extensions.correction.samples.server import DEFAULT_PORT, SampleServer, run_server
+    from proxy.plugin import ConfigError, load
 
     sample = _start(SampleServer, DEFAULT_PORT, "sample tools listen")
     scripted = _start(ScriptedModel, DEFAULT_MODEL_PORT, "scripted model listens")

@@ -23,9 +23,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from proxy.cli.options import CommandParser
-from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
+from proxy.plugin import CommandParser, split_url
 from proxy.plugins import list_plugins
 
 if TYPE_CHECKING:
@@ -180,10 +179,10 @@ async def _measure(
     out: Path,
     done: dict[str, EvaluationResult],
 ) -> None:
-    from proxy.config.load import load
     from proxy.extensions.correction.evaluation import EvaluationTools
     from proxy.extensions.correction.samples.server import run_server
     from proxy.file_writing import open_to_append, replace_file
+    from proxy.plugin import load
     from proxy.server import start_serving
 
     if not left:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.suggestions import find_nearest
 from proxy.core.explain.explain import list_violations
@@ -15,6 +14,7 @@ from proxy.core.explain.places import find_nodes_at
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Document, Failure, JsonValue, Pointer, ToolCall, Violation
+from proxy.plugin import Check
 
 _MOST_FOUND: Final = 100
 # Names compared with a wrong one.

@@ -20,8 +20,7 @@ NOTHING: Final = "the config names no tool with a schema  (what an MCP server li
 
 def load_tools(verb: str, path: str, names: Sequence[str] | None) -> tuple[Config, dict[str, ToolPolicy]] | None:
     """Reads a config and its tools. None, with the reason printed under the verb's name, where that fails."""
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
+    from proxy.plugin import ConfigError, load
 
     try:
         config = load(path, os.environ).config
@@ -43,7 +42,7 @@ def find_tools(config: Config, names: Sequence[str] | None) -> dict[str, tuple[T
 
     A tool that an MCP server lists is known only if its schema is in the config.
     """
-    from proxy.config.mistakes import suggest_remark
+    from proxy.plugin import suggest_remark
     from proxy.routing import build_routes
 
     found: dict[str, tuple[ToolConfig, ToolPolicy]] = {}
@@ -156,10 +155,9 @@ def _write(args: argparse.Namespace) -> str | None:
 
 def _keep_file(args: argparse.Namespace, text: str) -> NoReturn:
     """Writes the text now and after each change of it. A config with mistakes leaves the last good text in place."""
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
     from proxy.config.watch import hash_files
     from proxy.file_writing import SHARED, replace_file
+    from proxy.plugin import ConfigError, load
 
     while True:
         replace_file(args.watch, text.encode(), SHARED)

@@ -20,7 +20,6 @@ from dataclasses import field, replace
 from itertools import islice
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.contract import container
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.display.graphemes import cut, escape, fill_placeholders
@@ -42,6 +41,7 @@ from proxy.core.model.values import (
 from proxy.core.rules.facts import list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
 from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
+from proxy.plugin import Check
 
 # Compozy gap 4: the header is always included, and no switch removes it.
 REACT_HEADER: Final = """\

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from proxy.adapters.base import CallShape, find_nameless
 from proxy.adapters.ladder import CALL_ID_HEADER, find_call_id, find_conversation
 from proxy.core.envelope import FORMATS, Detail
 from proxy.core.envelope.parts import make_failure_headers, write_body, write_message
@@ -49,6 +48,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     is_bare,
     read_message,
 )
+from proxy.plugin import CallShape, find_nameless
 
 _NAME: Final = ("params", "name")
 # `arguments` may be missing if the tool needs none; such a call is clean, not empty.

@@ -15,9 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from proxy.cli.options import write_defaults
-from proxy.config.mistakes import split_url
 from proxy.file_writing import replace_file
+from proxy.plugin import split_url, write_defaults
 
 if TYPE_CHECKING:
     from proxy.interfaces import GuardedUpstream

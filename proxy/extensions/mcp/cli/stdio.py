@@ -21,11 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from proxy.cli.options import add_header_option, add_timeout_option, read_header
+from proxy.plugin import add_header_option, add_timeout_option, read_header
 
 if TYPE_CHECKING:
-    from proxy.config.load import Loaded
     from proxy.config.model import RouteEntry
+    from proxy.plugin import Loaded
 
 EXIT_CONFIG: Final = 2
 # The longest message of a client; the proxy's own limit for a body applies first.
@@ -78,7 +78,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves one client until it closes its input; gives the exit code."""
-    from proxy.config.mistakes import ConfigError
+    from proxy.plugin import ConfigError
 
     args.command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if unfit := _find_contradiction(args):
@@ -125,8 +125,8 @@ def _reserve_stdout() -> Iterator[BinaryIO]:
 
 
 def _load(args: argparse.Namespace, kept: contextlib.ExitStack) -> Loaded:
-    from proxy.config.load import load
     from proxy.extensions.mcp.cli.no_config import make_mcp_config_file, write_command_config, write_mcp_config
+    from proxy.plugin import load
 
     if args.config is not None:
         return load(args.config, os.environ)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.kinds import (
     TOOL_NAME,
     WORD,
@@ -21,10 +19,8 @@ from proxy.config.keys.kinds import (
     name_kind,
 )
 from proxy.config.keys.policy_keys import POLICY_KEYS
-from proxy.config.mistakes import DROP_ONE
 from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.sections.top_level import NO_UPSTREAM
-from proxy.config.tools import ToolReader
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import McpReader, make_metadata_routes, widen_session_pools
 from proxy.extensions.mcp.config.mcp_upstreams import (
@@ -40,6 +36,7 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
     read_operations,
 )
 from proxy.extensions.mcp.config.model import MCP, SERVER, UPSTREAM, McpConfig, Resource
+from proxy.plugin import DROP_ONE, Context, ToolReader, reveal
 
 if TYPE_CHECKING:
     from proxy.plugin import Finding, WrittenRoute

@@ -13,24 +13,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from proxy.adapters.base import CallShape
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.access_keys import AUTH
 from proxy.config.keys.policy_keys import POLICY_KEYS
-from proxy.config.mistakes import split_url, suggest_word
 from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, name_scope, read_policy
-from proxy.config.schemas import BASE, ReadSchema, SchemaPlace, describe_finding
 from proxy.config.sections.top_level import widen_pools
-from proxy.config.tools import ToolReader, check_policy
-from proxy.core.check.validation import SchemaError
 from proxy.core.lint.keywords import lint
 from proxy.core.model.values import Container, JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
 from proxy.core.schema.nodes import Schemas
 from proxy.extensions.mcp.config.model import COLLAPSE, MCP, McpConfig, find_mcp
 from proxy.extensions.mcp.core.served_tools import ShownNames
+from proxy.plugin import (
+    BASE,
+    CallShape,
+    Context,
+    ReadSchema,
+    SchemaError,
+    SchemaPlace,
+    ToolReader,
+    check_policy,
+    describe_finding,
+    reveal,
+    split_url,
+    suggest_word,
+)
 
 # Defaults that differ on these routes. Tools of agents run for minutes, and their arguments hold whole files (the
 # servers of the Python SDK accept 4 MiB). The protocol gives statuses a meaning.

@@ -10,14 +10,9 @@ from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.config.context import Context
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.upstream_keys import GUARD
-from proxy.config.mistakes import join_words, suggest_word
 from proxy.config.model import RouteEntry, ToolConfig, UpstreamConfig, find_default
 from proxy.config.policies import Written
-from proxy.config.sections.units import read_seconds, read_switch
-from proxy.config.tools import show_schema
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import MCP_DEFAULTS, OWN_CHILD_DEFAULTS, note_refused_names
 from proxy.extensions.mcp.config.model import (
@@ -30,6 +25,7 @@ from proxy.extensions.mcp.config.model import (
     find_mcp,
 )
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy
+from proxy.plugin import Context, join_words, read_seconds, read_switch, reveal, show_schema, suggest_word
 
 if TYPE_CHECKING:
     from proxy.plugin import WrittenRoute

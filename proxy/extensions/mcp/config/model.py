@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import ClassVar, Final
 
-from proxy.config.files.secrets import reveal
 from proxy.config.keys.kinds import (
     DURATION,
     HEADER_NAME,
@@ -24,12 +23,12 @@ from proxy.config.keys.kinds import (
 )
 from proxy.config.keys.route_keys import TOOL, UPSTREAM_PATH
 from proxy.config.model import HeaderChanges, PluginSettings, Policy, RouteEntry, ToolConfig, find_default
-from proxy.config.sections.units import read_switch
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, Container, JsonValue
 from proxy.extensions.mcp.core.listed_tools import LearnPolicy, Overlay, Unjudged
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames
+from proxy.plugin import read_switch, reveal
 
 # The fields that `LearnPolicy` and `McpConfig` share.
 _SHARED: Final = (

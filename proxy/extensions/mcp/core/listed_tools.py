@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import BadSchemaError, Hints, PinnedTools, check_size, compile_listed, parse_schema
 from proxy.core.contract.policy import CallCap, ListedSchema, ListRules, ToolPolicy
 from proxy.core.contract.toolname import keep_usable_aliases, list_root_properties
@@ -26,6 +25,7 @@ from proxy.extensions.mcp.core.served_tools import ListedTool as ListedTool
 from proxy.extensions.mcp.core.served_tools import Listing as Listing
 from proxy.extensions.mcp.core.served_tools import ServedTools, ShownNames, apply_merge_patch, may_be_expensive
 from proxy.extensions.mcp.core.tool_search import list_own_tools, make_own_policy
+from proxy.plugin import Check
 
 # Policies of one route with the code that judges their calls: 80 KB each for real tools.
 MAX_POLICIES: Final = 2_000

@@ -14,7 +14,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from proxy import __version__
-from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import dumps, format_pointer
 from proxy.core.model.values import ABSENT, Headers, JsonValue
 from proxy.core.schema.dialects import normalise
@@ -23,6 +22,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import LIST, METHOD_HEADER, SESSIO
 from proxy.extensions.mcp.core.listed_tools import ListedTool
 from proxy.extensions.operations.importing.fetch import Enough, FetchedAnswer, FetchSite
 from proxy.extensions.operations.importing.harvest import FoundTool, Harvest, ImportProblem, LeftOut, Recorded
+from proxy.plugin import SchemaError, compile_check
 
 _MODERN: Final = "2026-07-28"
 _OLD: Final = "2025-11-25"  # the newest with sessions; an older server answers with its own

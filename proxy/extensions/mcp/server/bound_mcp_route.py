@@ -15,10 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.contract.listed_tool import Hints
 from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
-from proxy.core.contract.request_rules import OperationRule
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -55,6 +53,7 @@ from proxy.extensions.mcp.server.lists.reading import Catalogue
 from proxy.extensions.mcp.server.watching import read_result_failure
 from proxy.extensions.mcp.upstream import INVALID_PARAMS, METHOD_NOT_FOUND, OwnServer, write_error
 from proxy.interfaces import CallAccess, GuardedUpstream, QuerySources, UpstreamRequest
+from proxy.plugin import Check, OperationRule
 from proxy.server.bound_route import RouteRequest
 from proxy.upstream.faults import ReplyBroken, close_body
 

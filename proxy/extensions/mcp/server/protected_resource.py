@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from proxy.config.mistakes import split_url
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model.values import Headers, JsonValue, UpstreamFault, UpstreamReply
 from proxy.extensions.mcp.config.model import Resource
 from proxy.extensions.mcp.server.bound_mcp_route import read_whole
 from proxy.interfaces import UpstreamRequest
+from proxy.plugin import split_url
 from proxy.server.bound_route import RouteRequest
 from proxy.upstream.faults import close_body
 

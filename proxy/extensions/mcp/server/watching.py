@@ -19,7 +19,6 @@ from typing import Final, Protocol
 
 from proxy.call.context import record_answer, record_ending, record_late_error
 from proxy.call_record import CallRecord, Ending
-from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.values import ABSENT, Failure, JsonValue, UpstreamReply
@@ -30,6 +29,7 @@ from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.learner import decode_body
 from proxy.extensions.mcp.server.lists.reading import Catalogue
 from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded, StateStore
+from proxy.plugin import Check
 from proxy.upstream.faults import close_stream
 
 # "notifications/tools/list_changed" as JSON may write it: some writers escape every slash.

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.adapters.base import Adapter, CallShape
 from proxy.adapters.ladder import find_call_id, find_conversation
-from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import NO_ARGUMENTS, dumps, read_document
 from proxy.core.model import codes
@@ -57,6 +55,7 @@ from proxy.extensions.operations.core.http.request_text import (
     split_query,
 )
 from proxy.extensions.operations.core.http_operation import HttpArgument, HttpOperation
+from proxy.plugin import Adapter, CallShape, QueryPolicy
 
 # The repair by which an absent body becomes `{}` (docs/repair.md).
 EMPTY: Final = "empty_arguments"

@@ -17,9 +17,6 @@ from hashlib import blake2b
 from typing import Final
 from urllib.parse import quote
 
-from proxy.adapters.base import CallShape
-from proxy.core.check.validation import Check
-from proxy.core.contract.request_rules import QueryPolicy, WrittenRequest
 from proxy.core.json.jsontext import are_equal, dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, JsonValue, RawRequest, Violation
@@ -42,6 +39,7 @@ from proxy.extensions.operations.core.http.request_text import (
     write_path,
 )
 from proxy.extensions.operations.core.http_operation import HttpArgument, HttpOperation, bind_arguments
+from proxy.plugin import CallShape, Check, QueryPolicy, WrittenRequest
 
 # RFC 3986 section 3.3 without `;`, at which servlet containers cut a segment.
 _SEGMENT_SAFE: Final = "!$&'()*+,=:@"

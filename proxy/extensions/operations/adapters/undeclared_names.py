@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from proxy.core.contract.request_rules import OTHER_SPELLING, QueryPolicy
 from proxy.core.display.preview import clean_text
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Violation
 from proxy.extensions.operations.core.http.multipart import find_declared, fold_name, list_hidden_names
 from proxy.extensions.operations.core.http_operation import HttpOperation
+from proxy.plugin import OTHER_SPELLING, QueryPolicy
 
 _SHOWN: Final = 60  # characters of a name in a message
 _MOST_UNKNOWN: Final = 100

@@ -16,21 +16,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import add_header_option
 from proxy.extensions.operations.importing import list_import_kinds
+from proxy.plugin import add_header_option
 
 if TYPE_CHECKING:
-    from proxy.cli.check_formats import CheckReport, FlagFinding
-    from proxy.config.load import Loaded
     from proxy.extensions.operations.importing.harvest import Harvest, LeftOut
+    from proxy.plugin import CheckReport, FlagFinding, Loaded
 
 
 # --- `check --live` ---------------------------------------------------------------------------------------------------
 def check_live(report: CheckReport, loaded: Loaded, args: argparse.Namespace) -> list[FlagFinding]:
     """Returns the changes of the sources, and the tools whose nulls are refused."""
-    from proxy.cli.check_formats import FlagFinding
     from proxy.extensions.operations.importing.harvest import ImportProblem
     from proxy.extensions.operations.importing.live import describe_drift, describe_refused_nulls, look_live
+    from proxy.plugin import FlagFinding
     from proxy.routing import build_routes
 
     try:
@@ -179,8 +178,7 @@ def _list_written(paths: list[Path]) -> Iterator[str]:
 
 def check_written(config: Path) -> int:
     """Checks the written config as `serve` will read it."""
-    from proxy.config.load import load
-    from proxy.config.mistakes import ConfigError
+    from proxy.plugin import ConfigError, load
 
     try:
         load(config, os.environ)

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.options import write_defaults
 from proxy.extensions.operations.cli.import_ import EXIT_PROBLEM, add_import_arguments, import_source, show_operations
+from proxy.plugin import write_defaults
 
 if TYPE_CHECKING:
     from proxy.extensions.operations.importing.harvest import Harvest

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Final
 
-from proxy.core.check.validation import Check
-from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.json.jsontext import JSON_TYPES
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
@@ -25,6 +23,7 @@ from proxy.core.schema.matching import SearchGivenUp, make_matcher
 from proxy.core.schema.nodes import Node
 from proxy.extensions.operations.core.http.operations import RequestTemplate
 from proxy.extensions.operations.core.http.parameters import Parameter
+from proxy.plugin import Check, QueryPolicy
 
 
 @value_class

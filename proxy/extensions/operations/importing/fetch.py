@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Final
 
-from proxy.config.files.source import MAX_FILE_BYTES
-from proxy.config.mistakes import split_url
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.extensions.operations.importing.harvest import ImportProblem
 from proxy.interfaces import UpstreamRequest
+from proxy.plugin import MAX_FILE_BYTES, split_url
 from proxy.upstream import UpstreamSettings
 from proxy.upstream.outgoing_client import TOO_LARGE, OutgoingClient
 

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, Literal
 
-from proxy.core.check.validation import SchemaError, compile_check
-from proxy.core.contract.request_rules import RequestForm
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.lint.contradictions import describe_gaps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue
 from proxy.core.schema.dialects import normalise
+from proxy.plugin import RequestForm, SchemaError, compile_check
 
 
 class ImportProblem(Exception):  # noqa: N818 - a problem of the user's input, not an error of the proxy

@@ -15,10 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urljoin
 
-from proxy.config.files.source import MAX_FILE_BYTES, read_file
 from proxy.config.files.yaml12 import MAX_DEPTH, MAX_NODES, YamlError, read_yaml
-from proxy.config.mistakes import split_url
-from proxy.core.check.validation import SchemaError, compile_check
 from proxy.core.json.jsontext import TextLimits, format_pointer, parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonProblem, JsonValue
@@ -40,6 +37,7 @@ from proxy.extensions.operations.importing.harvest import (
     Recorded,
     RelayedPath,
 )
+from proxy.plugin import MAX_FILE_BYTES, SchemaError, compile_check, read_file, split_url
 
 _CALL_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE", "GET", "HEAD")
 _ROUTE_METHODS: Final = (*_CALL_METHODS, "OPTIONS")

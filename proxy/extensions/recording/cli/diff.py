@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli.check_formats import print_unusable
 from proxy.extensions.recording.cli.recorded_input import RecordedLines, load_tools, open_input
+from proxy.plugin import print_unusable
 
 if TYPE_CHECKING:
     from proxy.extensions.recording.comparing import ComparisonCounts, Place, ServedTools
@@ -75,8 +75,8 @@ def read_jobs(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Compares and gives the exit code."""
-    from proxy.config.mistakes import ConfigError
     from proxy.extensions.recording.comparing import LINE_CHANGES
+    from proxy.plugin import ConfigError
 
     kinds = [kind.strip().replace("-", "_") for kind in args.fail_on.split(",") if kind.strip()]
     allowed = _ALLOW.fullmatch(args.allow)

@@ -124,7 +124,7 @@ class RecordedLines(Generic[Line]):
 
 def load_tools(path: str) -> ServedTools:
     """The tools of a config, by route and name. Raises ConfigError."""
-    from proxy.config.load import load
+    from proxy.plugin import load
     from proxy.routing import build_routes
 
     table = build_routes(load(path, os.environ).config)

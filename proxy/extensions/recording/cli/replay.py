@@ -130,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _read_switches(words: list[str]) -> dict[str, bool] | str:
     """Rule -> whether it is on, as the `--rule` arguments say, or a message about a wrong one."""
-    from proxy.config.mistakes import explain_rule
     from proxy.core.rules.rules import RULES
+    from proxy.plugin import explain_rule
 
     switches = {}
     for word in words:
@@ -250,13 +250,12 @@ class Replayer:
 
 def _make_route(schema: Any, tool: str, repair: RepairSettings) -> Route:
     """A route with one tool. Raises SchemaError for an unusable schema."""
-    from proxy.adapters.base import CallShape
     from proxy.config.model import Config, Policy, RouteEntry, ToolConfig, ToolSchema
     from proxy.config.policies import make_repair_policy
-    from proxy.core.check.validation import compile_check
     from proxy.core.rules.rules import TEXT_RULES
     from proxy.core.schema.dialects import normalise
     from proxy.extensions.recording.comparing import rewrite_numeric_bounds
+    from proxy.plugin import CallShape, compile_check
     from proxy.routing import build_routes
 
     value = rewrite_numeric_bounds(normalise(schema)[0])
@@ -310,8 +309,8 @@ _FEW: Final = 20
 
 def replay_recorded(config: str, name: str, form: str) -> int:
     """Judges every recorded line by a config; gives the exit code: 1 where a verdict differs from the recorded one."""
-    from proxy.config.mistakes import ConfigError
     from proxy.extensions.recording.line import read_line
+    from proxy.plugin import ConfigError
 
     try:
         tools, source = load_tools(config), open_input(name)

@@ -18,12 +18,12 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperati
 from itertools import islice
 from typing import Final
 
-from proxy.core.check.validation import Check
 from proxy.core.json.jsontext import LosslessFloat, are_equal, make_decimal
 from proxy.core.model.values import ABSENT, JsonValue
 from proxy.core.model.work import TooMuchWorkError, Work
 from proxy.core.rules.facts import list_declared, list_member_schemas, list_required, read_facts
 from proxy.core.schema.nodes import Node
+from proxy.plugin import Check
 
 _MAX_WORK: Final = 60_000
 _MAX_DEPTH: Final = 24

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.check.validation import Check
 from proxy.core.lint.contradictions import describe_gaps
-from proxy.telemetry.metric_table import OTHER, MetricRow
+from proxy.plugin import OTHER, Check, MetricRow
 
 if TYPE_CHECKING:
     from proxy.plugin import Reports

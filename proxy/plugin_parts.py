@@ -1,0 +1,84 @@
+"""The parts of the main job that plugins take from `proxy.plugin`: the types of its seams, and helpers.
+
+A helper is imported when a plugin first takes it, so that a proxy loads only what it uses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+# fmt: off
+if TYPE_CHECKING:
+    from proxy.adapters.base import Adapter, CallShape, ConversationSource, find_nameless
+    from proxy.call_record import CallRecord
+    from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding, print_unusable
+    from proxy.cli.options import CommandParser, add_header_option, add_timeout_option, read_header, write_defaults
+    from proxy.config.combinations import Finding, WrittenRoute
+    from proxy.config.context import Context, read_named_text
+    from proxy.config.files.secrets import Substitution, Unresolved, reveal, reveal_all
+    from proxy.config.files.source import MAX_FILE_BYTES, ConfigSource, Files, JsonPlaces, read_file
+    from proxy.config.keys.kinds import Kind
+    from proxy.config.load import Loaded, load
+    from proxy.config.mistakes import (
+        DROP_ONE, ConfigError, explain_rule, join_words, split_url, suggest_remark, suggest_word,
+    )
+    from proxy.config.model import AdminConfig, Config, RouteEntry, UpstreamConfig
+    from proxy.config.routes import RouteKindReader
+    from proxy.config.schemas import (
+        BASE, FoundSchema, ReadSchema, SchemaPlace, SourceProblem, describe_finding, word_error,
+    )
+    from proxy.config.sections.units import read_seconds, read_switch
+    from proxy.config.tools import ToolReader, check_policy, show_schema
+    from proxy.core.check.validation import Check, SchemaError, compile_check
+    from proxy.core.contract.listed_tool import PinnedTools
+    from proxy.core.contract.request_rules import (
+        OTHER_SPELLING, ChannelJudge, OperationRule, QueryPolicy, RequestForm, WrittenRequest,
+    )
+    from proxy.core.model.values import CheckedCall, Headers, JsonValue, Pointer
+    from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
+    from proxy.server.admin.page import Counts, EventPage, Page, PageCounts, PageRequest
+    from proxy.server.admin.port import SharedPages, open_operator_ports
+    from proxy.server.handler import AnswerPath, Snapshot, Usable
+    from proxy.server.lifecycle import Serving
+    from proxy.server.listed_routes import Answer, ListedRequest, PassedOn, RelayHandler, Reports, RouteHandler
+    from proxy.server.setup.added import ConfiguredObserver, ServiceExtender, Tracer
+    from proxy.server.setup.upstreams import UpstreamKind, make_settings
+    from proxy.state import Changed, MemoryStore, StoreChange, make_store
+    from proxy.telemetry.logs import Log, read_fields, render_json, round_milliseconds
+    from proxy.telemetry.metric_table import METHODS, OTHER, OUTCOMES, Label, MetricRow
+    from proxy.telemetry.metrics import Metrics
+    from proxy.telemetry.watches import TroubleWatcher
+
+# Module -> all that plugins take of it also while they run.
+_MODULES: Final = {
+    "proxy.adapters.base": "Adapter CallShape ConversationSource find_nameless",
+    "proxy.cli.check_formats": "CheckFlag CheckReport FlagFinding print_unusable",
+    "proxy.cli.options": "CommandParser add_header_option add_timeout_option read_header write_defaults",
+    "proxy.config.context": "Context read_named_text",
+    "proxy.config.files.secrets": "Substitution Unresolved reveal reveal_all",
+    "proxy.config.files.source": "ConfigSource Files JsonPlaces MAX_FILE_BYTES read_file",
+    "proxy.config.load": "Loaded load",
+    "proxy.config.mistakes": "ConfigError DROP_ONE explain_rule join_words split_url suggest_remark suggest_word",
+    "proxy.config.schemas": "BASE FoundSchema ReadSchema SchemaPlace SourceProblem describe_finding word_error",
+    "proxy.config.sections.units": "read_seconds read_switch",
+    "proxy.config.tools": "ToolReader check_policy show_schema",
+    "proxy.core.check.validation": "Check SchemaError compile_check",
+    "proxy.core.contract.request_rules":
+        "ChannelJudge OTHER_SPELLING OperationRule QueryPolicy RequestForm WrittenRequest",
+    "proxy.server.admin.port": "SharedPages open_operator_ports",
+    "proxy.server.setup.upstreams": "UpstreamKind make_settings",
+    "proxy.state": "Changed MemoryStore StoreChange make_store",
+    "proxy.telemetry.logs": "Log read_fields render_json round_milliseconds",
+    "proxy.telemetry.metric_table": "Label METHODS MetricRow OTHER OUTCOMES",
+    "proxy.telemetry.metrics": "Metrics",
+}
+# fmt: on
+PARTS: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def load_part(name: str) -> object:
+    """Returns a helper by its name. Raises AttributeError if there is none."""
+    if name not in PARTS:
+        raise AttributeError(f"module 'proxy.plugin' has no attribute {name!r}")
+    return getattr(import_module(PARTS[name]), name)
