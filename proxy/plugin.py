@@ -22,12 +22,9 @@ if TYPE_CHECKING:
     Upstreams = Mapping[str, UpstreamConfig]
     Signals = asyncio.Queue[signal.Signals]
 else:
+    from proxy.plugin_parts import load_part
 
-    def __getattr__(name: str) -> object:
-        """Imports a helper of `plugin_parts.py` when a plugin first takes it."""
-        from proxy.plugin_parts import load_part
-
-        return load_part(name)
+    __getattr__ = load_part  # a helper is imported when a plugin first takes it
 
 
 class Plugin:

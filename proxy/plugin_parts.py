@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 # fmt: off
 if TYPE_CHECKING:
     from proxy.adapters.base import Adapter, CallShape, ConversationSource, find_nameless
+    from proxy.call.run import run_call
     from proxy.call_record import CallRecord
     from proxy.cli.check_formats import CheckFlag, CheckReport, FlagFinding, print_unusable
     from proxy.cli.options import CommandParser, add_header_option, add_timeout_option, read_header, write_defaults
+    from proxy.cli.progress import Progress
     from proxy.config.combinations import Finding, WrittenRoute
     from proxy.config.context import Context, read_named_text
     from proxy.config.files.secrets import Substitution, Unresolved, reveal, reveal_all
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from proxy.config.schemas import (
         BASE, FoundSchema, ReadSchema, SchemaPlace, SourceProblem, describe_finding, word_error,
     )
+    from proxy.config.sections.network import is_unencrypted, read_upstream_tls
+    from proxy.config.sections.top_level import NO_UPSTREAM, widen_pools
     from proxy.config.sections.units import read_seconds, read_switch
     from proxy.config.tools import ToolReader, check_policy, show_schema
     from proxy.core.check.validation import Check, SchemaError, compile_check
@@ -35,7 +39,14 @@ if TYPE_CHECKING:
     from proxy.core.contract.request_rules import (
         OTHER_SPELLING, ChannelJudge, OperationRule, QueryPolicy, RequestForm, WrittenRequest,
     )
+    from proxy.core.decide import decide, prepare
+    from proxy.core.display.suggestions import find_nearest
+    from proxy.core.envelope.feedback import write_feedback
+    from proxy.core.explain.advice import add_advice
+    from proxy.core.explain.explain import explain_unknown_tool, list_violations
+    from proxy.core.explain.signature import write_signature
     from proxy.core.model.values import CheckedCall, Headers, JsonValue, Pointer
+    from proxy.hooks.following import FollowingHooks
     from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
     from proxy.server.admin.page import Counts, EventPage, Page, PageCounts, PageRequest
     from proxy.server.admin.port import SharedPages, open_operator_ports
@@ -49,29 +60,38 @@ if TYPE_CHECKING:
     from proxy.telemetry.metric_table import METHODS, OTHER, OUTCOMES, Label, MetricRow
     from proxy.telemetry.metrics import Metrics
     from proxy.telemetry.watches import TroubleWatcher
+    from proxy.upstream.outgoing_client import OutgoingClient, TOO_LARGE, post_json
+    from proxy.upstream.replayed_body import ReplayedBody, gather_body
 
 # Module -> all that plugins take of it also while they run.
 _MODULES: Final = {
-    "proxy.adapters.base": "Adapter CallShape ConversationSource find_nameless",
+    "proxy.adapters.base": "Adapter CallShape ConversationSource find_nameless", "proxy.call.run": "run_call",
     "proxy.cli.check_formats": "CheckFlag CheckReport FlagFinding print_unusable",
     "proxy.cli.options": "CommandParser add_header_option add_timeout_option read_header write_defaults",
-    "proxy.config.context": "Context read_named_text",
+    "proxy.cli.progress": "Progress", "proxy.config.context": "Context read_named_text",
     "proxy.config.files.secrets": "Substitution Unresolved reveal reveal_all",
     "proxy.config.files.source": "ConfigSource Files JsonPlaces MAX_FILE_BYTES read_file",
     "proxy.config.load": "Loaded load",
     "proxy.config.mistakes": "ConfigError DROP_ONE explain_rule join_words split_url suggest_remark suggest_word",
     "proxy.config.schemas": "BASE FoundSchema ReadSchema SchemaPlace SourceProblem describe_finding word_error",
+    "proxy.config.sections.network": "is_unencrypted read_upstream_tls",
+    "proxy.config.sections.top_level": "NO_UPSTREAM widen_pools",
     "proxy.config.sections.units": "read_seconds read_switch",
     "proxy.config.tools": "ToolReader check_policy show_schema",
     "proxy.core.check.validation": "Check SchemaError compile_check",
     "proxy.core.contract.request_rules":
         "ChannelJudge OTHER_SPELLING OperationRule QueryPolicy RequestForm WrittenRequest",
+    "proxy.core.decide": "decide prepare", "proxy.core.display.suggestions": "find_nearest",
+    "proxy.core.envelope.feedback": "write_feedback", "proxy.core.explain.advice": "add_advice",
+    "proxy.core.explain.explain": "explain_unknown_tool list_violations",
+    "proxy.core.explain.signature": "write_signature", "proxy.hooks.following": "FollowingHooks",
     "proxy.server.admin.port": "SharedPages open_operator_ports",
     "proxy.server.setup.upstreams": "UpstreamKind make_settings",
     "proxy.state": "Changed MemoryStore StoreChange make_store",
     "proxy.telemetry.logs": "Log read_fields render_json round_milliseconds",
-    "proxy.telemetry.metric_table": "Label METHODS MetricRow OTHER OUTCOMES",
-    "proxy.telemetry.metrics": "Metrics",
+    "proxy.telemetry.metric_table": "Label METHODS MetricRow OTHER OUTCOMES", "proxy.telemetry.metrics": "Metrics",
+    "proxy.upstream.outgoing_client": "OutgoingClient TOO_LARGE post_json",
+    "proxy.upstream.replayed_body": "ReplayedBody gather_body",
 }
 # fmt: on
 PARTS: Final = {name: module for module, names in _MODULES.items() for name in names.split()}

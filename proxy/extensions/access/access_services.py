@@ -39,10 +39,9 @@ from proxy.extensions.access.core.settings import (
 )
 from proxy.extensions.access.pins_section import ApprovedCalls, WithheldTools, find_withheld
 from proxy.interfaces import AccessDenied, Admission, Admitted, Certificate, RouteAccess, Services, UpstreamRequest
-from proxy.plugin import Log, Metrics, split_url
+from proxy.plugin import Log, Metrics, OutgoingClient, split_url
 from proxy.routing import name_routes
 from proxy.upstream import UpstreamSettings
-from proxy.upstream.outgoing_client import OutgoingClient
 
 if TYPE_CHECKING:
     from proxy.extensions.access.signed_tokens import IssuerKeys, SignedTokens

@@ -14,7 +14,6 @@ from proxy.call_record import CallRecord
 from proxy.config.model import Config
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.contract.toolname import list_root_properties
-from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure, JsonValue, ToolResult, UpstreamReply
@@ -26,7 +25,7 @@ from proxy.extensions.answer.core.results import filter_message, is_answer
 from proxy.extensions.answer.core.shortening import NoteWriter
 from proxy.extensions.answer.filtered_events import EventChange, FilteredEvents, read_answer
 from proxy.interfaces import CallRoute, Services, UpstreamRequest
-from proxy.plugin import OTHER, Label, MetricRow, Metrics
+from proxy.plugin import OTHER, Label, MetricRow, Metrics, write_feedback
 from proxy.upstream.faults import ReplyBroken
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

@@ -19,11 +19,10 @@ from proxy.config.keys.kinds import (
     off_or,
     text,
 )
-from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.json.jsontext import parse_pointer
 from proxy.core.model.values import JsonValue
 from proxy.extensions.answer.core.answer_rules import AnswerRules
-from proxy.plugin import DROP_ONE, reveal
+from proxy.plugin import DROP_ONE, NO_UPSTREAM, reveal
 
 if TYPE_CHECKING:
     from proxy.plugin import Finding, WrittenRoute

@@ -16,14 +16,13 @@ from typing import Any, Final
 from proxy.call_record import CallRecord
 from proxy.core.contract.attempts import hash_name
 from proxy.core.display.secrets import MASK
-from proxy.core.explain.explain import list_violations
 from proxy.core.json.contentcoding import decode, is_coded
 from proxy.core.json.jsonspan import replace_values
 from proxy.core.json.jsontext import dumps, find_at_pointer, parse, parse_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import ABSENT, CheckedCall, Headers, JsonProblem, JsonValue, Pointer, UpstreamReply
 from proxy.extensions.callout.callout_section import CalloutPoint, CalloutSettings
-from proxy.plugin import Check, compile_check
+from proxy.plugin import Check, compile_check, list_violations
 
 _VERSION: Final = 1
 # A line of server-sent events with data; a message of MCP takes one.

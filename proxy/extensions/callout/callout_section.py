@@ -25,10 +25,9 @@ from proxy.config.keys.kinds import (
     text,
 )
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
-from proxy.config.sections.network import is_unencrypted
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers
-from proxy.plugin import Context, join_words, reveal, suggest_word
+from proxy.plugin import Context, is_unencrypted, join_words, reveal, suggest_word
 
 SECTION: Final = "callout"
 # The most bytes of a service's answer: reading more of them would keep other calls waiting.

@@ -13,7 +13,6 @@ from typing import Final
 from proxy.call.context import add_notes
 from proxy.call_record import CallRecord
 from proxy.config.model import Config
-from proxy.core.decide import decide
 from proxy.core.json.jsontext import TRUSTED, dumps, parse
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -43,10 +42,8 @@ from proxy.extensions.callout.callout_messages import (
     write_question,
 )
 from proxy.extensions.callout.callout_section import CalloutPoint, CalloutSettings, find_callouts, group_by_route
-from proxy.hooks.following import FollowingHooks
 from proxy.interfaces import CallRoute, Hooks, Services
-from proxy.plugin import Log, Metrics
-from proxy.upstream.replayed_body import ReplayedBody, gather_body
+from proxy.plugin import FollowingHooks, Log, Metrics, ReplayedBody, decide, gather_body
 
 # Answers of more bytes are read in a thread, so that other calls do not wait.
 _LONG: Final = 32 * 1024

@@ -6,7 +6,6 @@ from typing import Final
 
 from proxy.adapters import PlainAdapter
 from proxy.core.envelope import Detail
-from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.parts import make_failure_headers
 from proxy.core.json.jsontext import dumps
 from proxy.core.model import codes
@@ -14,6 +13,7 @@ from proxy.core.model.codes import ErrorCode
 from proxy.core.model.values import HttpReply, RawRequest, ToolResult
 from proxy.extensions.chat.core.events import make_error
 from proxy.extensions.chat.core.model_request import Api
+from proxy.plugin import write_feedback
 
 # The meaning of these codes for a model server.
 _MEANINGS: Final[dict[ErrorCode, str]] = {

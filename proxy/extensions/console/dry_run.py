@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from proxy.call.run import run_call
 from proxy.call_record import CallRecord
 from proxy.core.contract.policy import Mode, ToolPolicy
-from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.values import (
     Conversation,
@@ -32,7 +30,7 @@ from proxy.core.model.values import (
     Violation,
 )
 from proxy.interfaces import Services
-from proxy.plugin import make_store
+from proxy.plugin import make_store, run_call, write_feedback
 from proxy.routing import DryRoute, MethodNotAllowed, find_dry_target
 from proxy.server import Serving
 from proxy.server.admin.page import Page, PageRequest, make_json_page, refuse_question

@@ -28,7 +28,6 @@ from proxy.config.keys.kinds import (
     number,
 )
 from proxy.config.model import Config, RouteEntry, UpstreamConfig
-from proxy.config.sections.network import is_unencrypted
 from proxy.core.display.graphemes import find_placeholders
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.correction.core.settings import (
@@ -44,7 +43,17 @@ from proxy.extensions.correction.core.settings import (
     find_policy,
 )
 from proxy.extensions.correction.core.words import Layer
-from proxy.plugin import Context, Files, join_words, read_named_text, read_switch, reveal, reveal_all, suggest_word
+from proxy.plugin import (
+    Context,
+    Files,
+    is_unencrypted,
+    join_words,
+    read_named_text,
+    read_switch,
+    reveal,
+    reveal_all,
+    suggest_word,
+)
 
 Written = Mapping[str, JsonValue]
 

@@ -17,9 +17,8 @@ from proxy.extensions.correction.endpoint import Endpoint
 from proxy.extensions.correction.record import DebugLog
 from proxy.extensions.correction.trajectory import Trajectories
 from proxy.interfaces import Clock, GuardedUpstream, Observer, Pacing, Services, UpstreamRequest
-from proxy.plugin import OTHER, Label, Log, MetricRow, Metrics, make_settings
+from proxy.plugin import OTHER, Label, Log, MetricRow, Metrics, OutgoingClient, make_settings
 from proxy.routing import RouteTable
-from proxy.upstream.outgoing_client import OutgoingClient
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
 # The events that are counted (GoMind's span events).

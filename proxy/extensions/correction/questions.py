@@ -21,8 +21,6 @@ from typing import Final
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.graphemes import cut, replace_surrogates
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.envelope.feedback import write_feedback
-from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Failure, JsonValue, ToolCall, ToolResult
@@ -31,6 +29,7 @@ from proxy.core.schema.dialects import bundle_schema, is_strict
 from proxy.extensions.correction.core.settings import make_messages
 from proxy.extensions.correction.core.words import AnswerFormat, Layer
 from proxy.extensions.correction.rules import find_status
+from proxy.plugin import write_feedback, write_signature
 
 # The most characters of arguments and of a schema that are sent: a model cannot use more.
 LONGEST_ARGUMENTS: Final = 16 * 1024

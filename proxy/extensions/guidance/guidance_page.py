@@ -19,14 +19,13 @@ from proxy.config.model import Config
 from proxy.core.contract import attempts as contract
 from proxy.core.contract import container, refusals
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.decide import decide
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Conversation, Document, Fields, HttpReply, RawRequest, Rung, ToolCall
 from proxy.extensions.guidance.core.prompt import ToolState, list_progress_hints, write_guidance
 from proxy.extensions.guidance.guidance_section import Guidance, find_guidance
 from proxy.interfaces import ExaminedTools, StateStore
-from proxy.plugin import ConversationSource, suggest_remark
+from proxy.plugin import ConversationSource, decide, suggest_remark
 from proxy.routing import Route
 from proxy.server.admin.page import Page, PageRequest, refuse_question
 from proxy.server.bound_route import show_tools

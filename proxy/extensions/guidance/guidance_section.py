@@ -9,11 +9,10 @@ from typing import Final, Literal
 from proxy.config.keys.kinds import PATH, SOME_TEXT, SWITCH, ConfigKey, choice, mapping, number
 from proxy.config.model import Config, UpstreamConfig
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.decide import decide
 from proxy.core.display.graphemes import find_placeholders
 from proxy.core.model.value_class import value_class
 from proxy.extensions.guidance.core.prompt import NEEDED, PLACEHOLDERS, write_call_lines, write_guidance
-from proxy.plugin import Context, Files, join_words, read_named_text, suggest_word
+from proxy.plugin import Context, Files, decide, join_words, read_named_text, suggest_word
 
 _TEMPLATE: Final = ("guidance", "template")
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from proxy.core.contract.policy import ToolPolicy
 from proxy.core.display.preview import MASK
-from proxy.core.envelope.feedback import write_feedback
 from proxy.core.json.jsontext import dumps, format_pointer, parse, parse_pointer
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Decision, Forward, JsonProblem, JsonValue, Pointer
@@ -35,7 +34,7 @@ from proxy.extensions.recording.line import (
     judge_sent,
 )
 from proxy.extensions.recording.recorder import RecordConfig, find_record, read_last_lines
-from proxy.plugin import CallShape, compile_check
+from proxy.plugin import CallShape, compile_check, write_feedback
 from proxy.routing import Route
 from proxy.server.admin.api import list_current_tools
 from proxy.server.admin.page import ConsoleData, Page, PageRequest, make_json_page, refuse_question

@@ -17,16 +17,14 @@ from proxy.call_record import CallRecord
 from proxy.config.keys.kinds import WORD, ConfigKey, mapping
 from proxy.config.model import Config, UpstreamConfig
 from proxy.core.contract.attempts import hash_conversation
-from proxy.core.envelope.feedback import write_feedback
 from proxy.core.envelope.parts import sanitise_arguments
 from proxy.core.envelope.view import summarize_escalation
 from proxy.core.json.jsontext import dumps
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, JsonValue, ToolResult, UpstreamFault
 from proxy.interfaces import Clock, Pacing, Services
-from proxy.plugin import Context, Files, Log, Metrics, split_url
+from proxy.plugin import Context, Files, Log, Metrics, OutgoingClient, post_json, split_url, write_feedback
 from proxy.upstream import UpstreamSettings
-from proxy.upstream.outgoing_client import OutgoingClient, post_json
 
 # --- each escalation goes to a webhook --------------------------------------------------------------------------------
 # Each escalation goes to a webhook, signed, without any call waiting for it.

@@ -22,10 +22,8 @@ from proxy.adapters import ADAPTERS
 from proxy.call_record import CallRecord
 from proxy.core.contract import attempts as contract
 from proxy.core.contract.policy import Mode, ToolPolicy
-from proxy.core.decide import decide
 from proxy.core.display.preview import is_secret_path
 from proxy.core.display.secrets import mask_credentials
-from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import dumps, format_pointer, parse
 from proxy.core.model.codes import Severity
 from proxy.core.model.value_class import value_class
@@ -46,7 +44,7 @@ from proxy.core.model.values import (
     ToolCall,
     ToolResult,
 )
-from proxy.plugin import CallShape
+from proxy.plugin import CallShape, add_advice, decide
 
 # --- the fate of a call -----------------------------------------------------------------------------------------------
 # The fate of a call, reduced to the parts that two judgements are compared by.

@@ -21,10 +21,9 @@ from urllib.parse import parse_qsl, unquote
 from proxy.config.files.masking import mask_url
 from proxy.config.keys.kinds import DURATION, SAME_OWNER, SOME_TEXT, ConfigKey, choice, mapping, text
 from proxy.config.model import UpstreamTls
-from proxy.config.sections.network import read_upstream_tls
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
-from proxy.plugin import Context, Files, read_seconds, reveal
+from proxy.plugin import Context, Files, read_seconds, read_upstream_tls, reveal
 
 
 # --- the settings of the store ----------------------------------------------------------------------------------------

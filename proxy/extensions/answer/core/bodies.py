@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 from typing import Final, Literal
 
-from proxy.core.explain.explain import list_violations
 from proxy.core.json.jsontext import parse
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonProblem, JsonValue, Violation
@@ -14,7 +13,7 @@ from proxy.extensions.answer.core.hiding import hide_credentials, holds_data, ma
 from proxy.extensions.answer.core.shortening import NOTE_ROOM, Missing, NoteWriter, shorten_json
 from proxy.extensions.answer.core.texts import end_at_line
 from proxy.extensions.answer.core.unfinished import close_text
-from proxy.plugin import Check
+from proxy.plugin import Check, list_violations
 
 _TEXTS: Final = ("json", "jsonl", "ndjson", "xml", "yaml", "javascript", "x-www-form-urlencoded", "csv", "graphql")
 

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import field, replace
 
-from proxy.core.envelope.feedback import write_feedback
-from proxy.core.explain.advice import add_advice
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Attempt, FeedbackLimits, JsonValue, Repair, ToolResult
 from proxy.extensions.chat.config import ModelSettings
 from proxy.extensions.chat.core.model_request import REPEAT, ModelRequest, count_tokens, sum_usage
 from proxy.extensions.chat.core.whole_bodies import ReadAnswer
 from proxy.extensions.chat.server.call_judge import JudgedCall
+from proxy.plugin import add_advice, write_feedback
 
 
 @value_class

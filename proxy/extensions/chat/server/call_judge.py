@@ -12,8 +12,6 @@ from typing import Final, Literal
 
 from proxy.call.judging import is_ready
 from proxy.core.contract.policy import BroughtTools, ToolPolicy
-from proxy.core.decide import prepare
-from proxy.core.explain.explain import explain_unknown_tool
 from proxy.core.json.jsontext import read_document
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import CheckedCall, Conversation, Document, Failure, Forward, JsonProblem, Repair, ToolCall
@@ -23,6 +21,7 @@ from proxy.extensions.chat.core.model_request import ModelRequest
 from proxy.extensions.chat.core.text_watch import FoundText, TextWatch, find_lone_call, find_text_calls
 from proxy.extensions.mcp.core.listed_tools import LearnedTools, LearnPolicy, Policies
 from proxy.interfaces import JudgesElsewhere
+from proxy.plugin import explain_unknown_tool, prepare
 
 # The repair of a call's name.
 RENAMED: Final = "tool_name"

@@ -38,13 +38,13 @@ from proxy.extensions.chat.server.call_judge import CallJudge, JudgedCall
 from proxy.extensions.chat.server.judged_stream import JudgedStream, StreamSteps
 from proxy.extensions.chat.server.large_bodies import LargeBodies
 from proxy.interfaces import UpstreamRequest
+from proxy.plugin import ReplayedBody, gather_body
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json
 from proxy.server.http.framing import Response
 from proxy.server.http.responses import answer_failure, make_refusal
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
-from proxy.upstream.replayed_body import ReplayedBody, gather_body
 
 if TYPE_CHECKING:
     from proxy.plugin import ListedRequest

@@ -7,14 +7,12 @@ from itertools import islice
 from typing import Final
 
 from proxy.core.contract.policy import ToolPolicy
-from proxy.core.display.suggestions import find_nearest
-from proxy.core.explain.explain import list_violations
 from proxy.core.explain.misplaced import find_named_places, find_wrapper, list_unknown_beside
 from proxy.core.explain.places import find_nodes_at
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.values import Document, Failure, JsonValue, Pointer, ToolCall, Violation
-from proxy.plugin import Check
+from proxy.plugin import Check, find_nearest, list_violations
 
 _MOST_FOUND: Final = 100
 # Names compared with a wrong one.

@@ -135,9 +135,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(args: argparse.Namespace) -> str | None:
     """The text; None, with the reason printed, where there is none."""
-    from proxy.core.decide import decide
     from proxy.extensions.guidance.core.prompt import write_guidance
     from proxy.extensions.guidance.guidance_section import find_guidance
+    from proxy.plugin import decide
 
     found = load_tools("guidance", args.config, args.tool)
     if found is None:

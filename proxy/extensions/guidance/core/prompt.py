@@ -23,7 +23,6 @@ from typing import Final
 from proxy.core.contract import container
 from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.display.graphemes import cut, escape, fill_placeholders
-from proxy.core.explain.signature import write_signature
 from proxy.core.json.jsontext import are_equal, dumps, make_decimal, name_json_type
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -41,7 +40,7 @@ from proxy.core.model.values import (
 from proxy.core.rules.facts import list_declared, list_required, read_facts
 from proxy.core.schema.nodes import Node
 from proxy.extensions.second_judge.core.examples import make_full_example, make_minimal_example
-from proxy.plugin import Check
+from proxy.plugin import Check, write_signature
 
 # Compozy gap 4: the header is always included, and no switch removes it.
 REACT_HEADER: Final = """\

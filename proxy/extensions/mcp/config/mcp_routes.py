@@ -20,7 +20,6 @@ from proxy.config.keys.kinds import (
 )
 from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
-from proxy.config.sections.top_level import NO_UPSTREAM
 from proxy.core.model.values import JsonValue, Pointer
 from proxy.extensions.mcp.config.mcp_section import McpReader, make_metadata_routes, widen_session_pools
 from proxy.extensions.mcp.config.mcp_upstreams import (
@@ -36,7 +35,7 @@ from proxy.extensions.mcp.config.mcp_upstreams import (
     read_operations,
 )
 from proxy.extensions.mcp.config.model import MCP, SERVER, UPSTREAM, McpConfig, Resource
-from proxy.plugin import DROP_ONE, Context, ToolReader, reveal
+from proxy.plugin import DROP_ONE, NO_UPSTREAM, Context, ToolReader, reveal
 
 if TYPE_CHECKING:
     from proxy.plugin import Finding, WrittenRoute

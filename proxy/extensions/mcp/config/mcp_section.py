@@ -17,7 +17,6 @@ from proxy.config.keys.access_keys import AUTH
 from proxy.config.keys.policy_keys import POLICY_KEYS
 from proxy.config.model import PluginSettings, RouteEntry, ToolConfig, UpstreamConfig
 from proxy.config.policies import Written, merge_layers, name_scope, read_policy
-from proxy.config.sections.top_level import widen_pools
 from proxy.core.lint.keywords import lint
 from proxy.core.model.values import Container, JsonValue, Pointer
 from proxy.core.schema.dialects import normalise
@@ -37,6 +36,7 @@ from proxy.plugin import (
     reveal,
     split_url,
     suggest_word,
+    widen_pools,
 )
 
 # Defaults that differ on these routes. Tools of agents run for minutes, and their arguments hold whole files (the

@@ -18,9 +18,9 @@ from typing import Final
 from proxy.core.contract.container import SEARCH, SEARCHED, show_function
 from proxy.core.contract.listed_tool import compile_listed
 from proxy.core.contract.policy import CallCap, ToolPolicy
-from proxy.core.display.suggestions import find_nearest
 from proxy.core.model.values import Container, ContainerFunction, JsonValue
 from proxy.core.schema.formats import USUAL
+from proxy.plugin import find_nearest
 
 DESCRIBE: Final = "describe_tool"
 # The most tools that a search gives, and the longest description among them.

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from proxy.call.context import open_context, record_no_call, record_passthrough
 from proxy.call.outcome import count_tool_error
-from proxy.call.run import run_call
 from proxy.core.contract.policy import Mode
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -78,6 +77,7 @@ from proxy.extensions.mcp.server.watching import (
     watch_promise,
 )
 from proxy.interfaces import Clock, Services
+from proxy.plugin import run_call
 from proxy.server.bound_route import RouteRequest
 from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
 

@@ -30,7 +30,7 @@ from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.learner import decode_body
 from proxy.extensions.mcp.server.lists.reading import Catalogues, get_catalogues
 from proxy.interfaces import ToolTexts
-from proxy.upstream.replayed_body import gather_body
+from proxy.plugin import gather_body
 
 # The longest answer that is changed, in bytes. Longer lists leave no room for guidance in a prompt.
 MAX_GUIDED: Final = 1024 * 1024

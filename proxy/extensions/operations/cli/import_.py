@@ -121,7 +121,7 @@ def list_left_out(left: Iterable[LeftOut]) -> list[tuple[str, str]]:
 def show_operations() -> Iterator[Callable[[int, int], None]]:
     """Shows a progress bar on a terminal while operations are read. The context's value is called with (done,
     total)."""
-    from proxy.cli.progress import Progress
+    from proxy.plugin import Progress
 
     progress = Progress(None, counted="operations")
     try:

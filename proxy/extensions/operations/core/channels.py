@@ -20,7 +20,6 @@ from typing import Final
 
 from proxy.core.contract.spellings import leaves_segment
 from proxy.core.display.preview import clean_text
-from proxy.core.explain.explain import list_violations
 from proxy.core.model import codes
 from proxy.core.model.codes import Severity
 from proxy.core.model.value_class import value_class
@@ -47,6 +46,7 @@ from proxy.extensions.operations.core.http.request_text import (
     write_path,
 )
 from proxy.extensions.operations.core.http_operation import Channels, HttpArgument, HttpOperation, JudgedParameter
+from proxy.plugin import list_violations
 
 _SHOWN: Final = 60  # characters of a name in a message
 _MOST_UNKNOWN: Final = 100  # undeclared names that are reported

@@ -14,9 +14,8 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import Headers, UpstreamFault
 from proxy.extensions.operations.importing.harvest import ImportProblem
 from proxy.interfaces import UpstreamRequest
-from proxy.plugin import MAX_FILE_BYTES, split_url
+from proxy.plugin import MAX_FILE_BYTES, TOO_LARGE, OutgoingClient, split_url
 from proxy.upstream import UpstreamSettings
-from proxy.upstream.outgoing_client import TOO_LARGE, OutgoingClient
 
 _NAME: Final = "source"  # the upstream's name, which messages leave out
 TIMEOUT: Final = 30.0  # seconds until the head of an answer, and between two pieces of its body

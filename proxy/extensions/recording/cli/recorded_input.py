@@ -69,7 +69,7 @@ class RecordedLines(Generic[Line]):
         self.bad = 0
 
     def __iter__(self) -> Iterator[tuple[int, Line]]:
-        from proxy.cli.progress import Progress
+        from proxy.plugin import Progress
 
         with self._source as source:
             progress = Progress(source.size)

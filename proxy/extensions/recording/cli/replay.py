@@ -334,9 +334,9 @@ def replay_recorded(config: str, name: str, form: str) -> int:
 def judge_line(line: RecordedLine, tools: ServedTools) -> tuple[dict[str, JsonValue], str, str]:
     """Judges a recorded call: the object of its output line, its fate in words, and the first place with an error or a
     repair."""
-    from proxy.core.envelope.feedback import write_feedback
     from proxy.core.model.values import Reject
     from proxy.extensions.recording.line import decide_sent, differs, explain_refusal, reduce_decision, show_fate
+    from proxy.plugin import write_feedback
 
     shown: dict[str, JsonValue] = {"route": line.route, "tool": line.tool}
     known = tools.get((line.route, line.tool))

@@ -11,9 +11,8 @@ from proxy.config.model import Config
 from proxy.core.model import codes
 from proxy.core.model.values import CheckedCall, Failure
 from proxy.interfaces import CallRoute, Observer
+from proxy.plugin import MetricRow, Metrics
 from proxy.routing import RouteTable
-from proxy.telemetry.metric_table import MetricRow
-from proxy.telemetry.metrics import Metrics
 
 CALLS: Final = MetricRow("toolproxy_basic_requests_total", "counter", "Requests of routes with `basic`.", ("route",))
 

@@ -10,13 +10,9 @@ from proxy.plugin import AddsVerbs, ExtendsCalls, ObservesCalls, Verb
 if TYPE_CHECKING:
     from basic_auth.admission import BasicServices
     from basic_auth.counting import CountedUsers, TotalLimiter
-    from proxy.config.context import Context
     from proxy.config.keys.kinds import Kind
-    from proxy.config.model import RouteEntry
     from proxy.interfaces import Clock, Pacing, Services
-    from proxy.telemetry.logs import Log
-    from proxy.telemetry.metric_table import MetricRow
-    from proxy.telemetry.metrics import Metrics
+    from proxy.plugin import Context, Log, MetricRow, Metrics, RouteEntry
 
 
 class BasicAuthPlugin(AddsVerbs, ExtendsCalls, ObservesCalls):

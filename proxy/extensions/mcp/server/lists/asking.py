@@ -17,7 +17,6 @@ from proxy.core.contract import toolname
 from proxy.core.contract.container import SEARCH, Dispatch, expand_or_dispatch, make_misuse_failure
 from proxy.core.contract.listed_tool import Hints, Unparsed, refuse_unapproved
 from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
-from proxy.core.decide import prepare
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
@@ -48,6 +47,7 @@ from proxy.extensions.mcp.server.lists.list_reports import ListReports
 from proxy.extensions.mcp.server.lists.reading import Catalogue, get_catalogues
 from proxy.extensions.mcp.upstream import OwnServer
 from proxy.interfaces import GuardedUpstream, JudgesElsewhere
+from proxy.plugin import prepare
 from proxy.server.bound_route import RouteRequest
 
 if TYPE_CHECKING:
