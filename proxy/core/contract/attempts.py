@@ -70,7 +70,7 @@ _DIGEST: Final = ByAddress.DIGEST
 def hash_conversation(conversation: Conversation) -> str:
     """A conversation's name in the store, 32 hexadecimal digits: the same key on two rungs is two conversations."""
     if not conversation.hash:
-        named = f"{conversation.rung}\n{conversation.name}".encode("utf-8", "surrogatepass")
+        named = f"{conversation.rung}\n{hash_name(conversation)}".encode("utf-8", "surrogatepass")
         set_later(conversation, "hash", blake2b(named, digest_size=16).hexdigest())
     return conversation.hash
 
