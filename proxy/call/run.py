@@ -14,6 +14,7 @@ from typing import Any, Final
 from proxy.call.context import (
     CallContext,
     PendingFailure,
+    make_delivered,
     open_context,
     record_approval,
     record_call,
@@ -119,8 +120,7 @@ async def _judge_and_send(context: CallContext) -> Delivered | PendingFailure:
         failure = await services.confirm(record.route, checked, policy)
         if failure is not None:
             return PendingFailure(failure, "refused", record.repairs)
-    unlimited = services.limiter is None or context.report_only
-    send = send_call if unlimited else partial(send_within_limits, send=send_call)
+    send = send_call if services.limiter is None or context.report_only else partial(send_within_limits, send=send_call)
     if policy is None or policy.cap.limit is None or context.report_only:
         return await send(context, checked)
     return await send_within_cap(context, checked, policy, send)
@@ -157,8 +157,8 @@ async def send_call(context: CallContext, checked: CheckedCall) -> Delivered | P
     answer = await send_with_backoff(checked, request, tool, context.services, record)
     try:
         if isinstance(answer, UpstreamReply):
-            complaint = context.call_route.find_complaint(checked, answer) if may_correct(context) else None
-            if complaint is not None:
+            is_correctable = context.services.corrector is not None and may_correct(context)
+            if is_correctable and (complaint := context.call_route.find_complaint(checked, answer)) is not None:
                 return PendingFailure(complaint, "tool_error", record.repairs, (checked, answer))
             return await _check_and_deliver(context, checked, answer)
         return await _end_failed_send(context, checked, answer, tool)
@@ -192,5 +192,9 @@ async def _check_and_deliver(
         return await deliver_by_hooks(context.hooks, context, checked, answer, tool)
     if tool is not None and tool.answer is not None and (unfit := check_answer(context, tool.answer, answer)):
         return PendingFailure(unfit, "tool_error", context.record.repairs)
-    deliver = deliver_filtered if context.services.answers else deliver_answer
-    return await deliver(context, checked, answer, tool)
+    if context.services.answers:
+        return await deliver_filtered(context, checked, answer, tool)
+    is_plain = context.policy is None or context.policy.container is None
+    if is_plain and not context.services.store.is_known(context.key):  # there is nothing to end
+        return make_delivered(context, checked, answer, tool)
+    return await deliver_answer(context, checked, answer, tool)

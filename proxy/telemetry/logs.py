@@ -246,7 +246,7 @@ def build_fields(record: CallRecord) -> Fields:
         "duration_ms": round_milliseconds(record.ended - record.started),
     }
     if record.call_id:
-        fields |= _list_call_fields(record)
+        _add_call_fields(fields, record)
     if record.upstream:
         fields["server.address"] = record.upstream
         fields["upstream.duration_ms"] = round_milliseconds(record.upstream_seconds)
@@ -267,20 +267,19 @@ def build_fields(record: CallRecord) -> Fields:
         fields["trace_id"] = record.trace_id
     if record.trace is not None:
         fields["span_id"] = record.trace.span_id
-    fields |= record.notes
+    if record.notes:
+        fields |= record.notes
     return fields
 
 
-def _list_call_fields(record: CallRecord) -> Fields:
+def _add_call_fields(fields: Fields, record: CallRecord) -> None:
     name = show_name(record.tool)
-    fields: Fields = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": name,
-        "gen_ai.tool.call.id": record.call_id,
-        "validation.mode": record.mode,
-        "conversation.source": record.conversation_rung,
-        "schema_id": record.schema_id,
-    }
+    fields["gen_ai.operation.name"] = "execute_tool"
+    fields["gen_ai.tool.name"] = name
+    fields["gen_ai.tool.call.id"] = record.call_id
+    fields["validation.mode"] = record.mode
+    fields["conversation.source"] = record.conversation_rung
+    fields["schema_id"] = record.schema_id
     if record.repairs:
         fields["repairs"] = [
             {"rule": repair.rule, "path": show_path(repair.path)} for repair in record.repairs[:_MOST_LISTED]
@@ -300,7 +299,6 @@ def _list_call_fields(record: CallRecord) -> Fields:
     if record.container:
         fields["container"] = record.container
         fields["container.event"] = record.container_event
-    return fields
 
 
 def _list_violation_fields(record: CallRecord, name: str) -> Fields:
