@@ -290,34 +290,24 @@ def is_ready(policy: ToolPolicy) -> bool:
 
 
 def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
-    """Returns the decision on a light call. None: it is not light, or takes more work than others may wait for."""
-    if (decide_light := choose_decision(call, policy)) is None:
+    """Returns the decision on a light call: always if it is small or nothing validates it, and only if the schema
+    accepts it if that costs little. None: it is not light, or takes more work than others may wait for."""
+    document, check = call.arguments, policy.check
+    if policy.listed is not None:
         return None
+    text = document.text if isinstance(document, Document) else b""
+    decide_light: Callable[[ToolCall, ToolPolicy], Decision | None] = decide
+    if len(text) > LIGHT and check is not None and policy.container is None:
+        if len(text) > MODEST and (_count(text, b",") > FEW or not check.schemas.mentioned.isdisjoint(_DEAR)):
+            return None
+        decide_light = decide_accepted
     budget = CallBudget(ON_EVENT_LOOP)
     token = call_budget.set(budget)  # as `share_work` does, which costs each call more
     try:
         decision = decide_light(call, policy)
     finally:
         call_budget.reset(token)
-    return decision if budget.left > 0 or not isinstance(call.arguments, Document) else None
-
-
-def choose_decision(call: ToolCall, policy: ToolPolicy) -> Callable[[ToolCall, ToolPolicy], Decision | None] | None:
-    """Returns how this process decides a call: always if it is small or nothing validates it, and only if the schema
-    accepts it if that costs little. None: a child process decides."""
-    document, check = call.arguments, policy.check
-    if policy.listed is not None:
-        return None
-    if (
-        not isinstance(document, Document)
-        or len(document.text) <= LIGHT
-        or check is None
-        or policy.container is not None
-    ):
-        return decide
-    text = document.text
-    has_few = len(text) <= MODEST or (_count(text, b",") <= FEW and check.schemas.mentioned.isdisjoint(_DEAR))
-    return decide_accepted if has_few else None
+    return decision if budget.left > 0 or not isinstance(document, Document) else None
 
 
 def _given_up(ended: GaveUp) -> Reject:

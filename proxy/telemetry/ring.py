@@ -40,7 +40,8 @@ MOST_CHARACTERS: Final = 4 * 1024 * 1024
 # unusual, and so is one with answers before its own.
 _LEFT_OUT: Final = frozenset({
     "violations", "repairs", "questions", "answer_violations", "would_refuse",
-    "repeated", "escalated", "hook_failures", "answer", "events", "corrections", "settling",
+    "repeated", "escalated", "hook_failures", "answer", "events", "corrections", "settling", "sending_since", "sent",
+    "max_attempts",
 })  # fmt: skip
 # The fields kept of a usual call. Those that a record's `repr` hides hold argument values.
 _NAMES: Final = tuple(each.name for each in fields(CallRecord) if each.repr and each.name not in _LEFT_OUT)
@@ -90,22 +91,19 @@ class RecentCalls:
             return
         self.last = seq = self.last + 1
         found = record.violations or record.repairs or record.questions or record.answer_violations or record.replaced
-        usual = not (wrong or found)
-        call = record.call
+        call, failure = record.call, None
         who = "" if call is None else hash_conversation(call.conversation)  # its name is as long as the client likes
         content: tuple[Any, ...] | dict[str, Any]
-        if usual:
+        if wrong or found:
+            content, failure = read_fields(record), keep_failure(record)
+            content = {**content, "would_refuse": True} if record.would_refuse else content
+            self._characters += failure.length
+        else:
             content = _read_usual(record)
             if record.trace is not None:  # only its ids: its state is as long as the client likes
                 place = PLACES["trace"]
                 content = (*content[:place], replace(record.trace, state="", sent=[]), *content[place + 1 :])
-        else:
-            content = record.line or read_fields(record)
-            content = {**content, "would_refuse": True} if record.would_refuse else content
-        failure = None if usual else keep_failure(record)
         self._kept.append((seq, self._wall(), who, content, record.stages, failure))
-        if failure is not None:
-            self._characters += failure.length
         while len(self._kept) > self.bound or self._characters > MOST_CHARACTERS:
             gone: KeptFailure | None = self._kept.popleft()[-1]
             self._characters -= 0 if gone is None else gone.length
