@@ -24,7 +24,7 @@ from proxy.core.model import codes
 from proxy.core.model.values import Absent, Document, JsonValue, Pointer, ToolCall, Violation
 from proxy.core.rules.facts import nodes_at, walk_schema
 from proxy.extensions.console.core.repair_advice import INVENTED, CountedMistake, InventedKey, ToolMistakes
-from proxy.plugin import OTHER, Check
+from proxy.plugin import OTHER
 from proxy.telemetry.failures import find_renamed, list_errors
 
 # The most mistakes with their own counts; further ones are counted together under `_other`.
