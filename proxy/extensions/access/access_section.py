@@ -32,7 +32,7 @@ from proxy.extensions.access.core.settings import ALGORITHMS, AccessRule, Access
 from proxy.extensions.access.limiter import LIMITS, TOOL_LIMITS
 from proxy.extensions.access.pins_section import PINS
 from proxy.interfaces import StateStore
-from proxy.plugin import Check, Context, Files, SchemaError, compile_check, read_switch, reveal, reveal_all
+from proxy.plugin import Context, Files, SchemaError, compile_check, read_switch, reveal, reveal_all
 
 if TYPE_CHECKING:
     from proxy.plugin import AnswerPath, Usable
@@ -143,21 +143,17 @@ def _read_rule(name: str, written: Mapping[str, JsonValue], *, denies: bool = Fa
     names = [str(step) for place, _ in made.get("equals", ()) for step in place]
     if "arguments" in written:
         schema = reveal_all(written["arguments"])
-        made["arguments"] = _compile(negate_arguments(schema) if denies else schema)
-        names += list_names(schema)
+        try:
+            made["arguments"] = compile_arguments(negate_arguments(schema) if denies else schema)
+            names += list_names(schema)
+        except SchemaError:
+            made["arguments"] = (compile_check(False),)
     return AccessRule(**made, named=_group_names(names))
 
 
 def read_place(written: str) -> Pointer:
     """The place of an argument: a JSON Pointer if it starts with a slash, otherwise a name."""
     return parse_pointer(reveal(written)) if written.startswith("/") else (reveal(written),)
-
-
-def _compile(schema: JsonValue) -> tuple[Check, ...]:
-    try:
-        return compile_arguments(schema)
-    except SchemaError:
-        return (compile_check(False),)
 
 
 def _group_names(names: Iterable[str]) -> Mapping[str, frozenset[str]]:

@@ -60,7 +60,7 @@ class RateLimit:
     `calls` + `burst`). `by`: what the calls have in common that are counted together, of those that `scope` names (the
     place of the config that sets the limit). `name` tells it from other limits of its tool."""
 
-    calls: int
+    calls: int = 0
     per: float = 60.0
     burst: int = 0
     by: tuple[CountedBy, ...] = (CountedBy.CALLER,)
@@ -72,7 +72,7 @@ class RateLimit:
 class ConcurrentLimit:
     """The maximum number of concurrent calls; `by` and `scope` as for `RateLimit`."""
 
-    calls: int
+    calls: int = 0
     by: tuple[CountedBy, ...] = (CountedBy.CALLER,)
     scope: str = ""
 
@@ -283,6 +283,7 @@ _RATE_LIMIT: Final = name_kind(
             _CALLS,
             "How many calls are let through in each `per`, evenly; with those of `burst`, at most `calls` + `burst` in "
             "any one. Only calls that pass the check count.",
+            default=None,
         ),
         ConfigKey("per", DURATION, "The time, from 1s to 744h."),
         ConfigKey(
@@ -301,7 +302,7 @@ _CONCURRENT_LIMIT: Final = name_kind(
     "ConcurrentLimit",
     mapping(
         ConcurrentLimit,
-        ConfigKey("calls", _CALLS, "How many calls at once; one more is refused, it does not wait."),
+        ConfigKey("calls", _CALLS, "How many calls at once; one more is refused, it does not wait.", default=None),
         ConfigKey("by", _BY, default="caller"),
         required=["calls"],
     ),

@@ -163,7 +163,7 @@ _SOURCE: Final = mapping(
 
 
 def _read_source(written: Written) -> tuple[str, str]:
-    ((kind, name),) = written.items()
+    kind, name = next(iter(written.items()), ("header", ""))  # without one, its mistake is reported already
     return kind, reveal(name).lower() if kind == "header" else reveal(name)
 
 
@@ -192,7 +192,7 @@ _PROMPTS: Final = mapping(
 )
 _DEBUG: Final = mapping(
     DebugStore,
-    ConfigKey("file", SOME_TEXT, "A file of JSON lines, readable only by its owner."),
+    ConfigKey("file", SOME_TEXT, "A file of JSON lines, readable only by its owner.", default=None),
     ConfigKey("max_size", SIZE, "The size of the file, and of the older half beside it."),
     required=["file"],
 )

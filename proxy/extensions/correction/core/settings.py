@@ -91,7 +91,7 @@ class TrajectoryLimits:
 class DebugStore:
     """The file that keeps whole prompts and answers, and its size in bytes; the older half is in `<file>.1`."""
 
-    file: str
+    file: str = ""
     max_size: int = 10 * 1024 * 1024
 
 
