@@ -22,23 +22,20 @@ if TYPE_CHECKING:
     from proxy.config.files.source import MAX_FILE_BYTES, ConfigSource, Files, JsonPlaces, read_file
     from proxy.config.keys.kinds import Kind
     from proxy.config.load import Loaded, load
-    from proxy.config.mistakes import (
-        DROP_ONE, ConfigError, explain_rule, join_words, split_url, suggest_remark, suggest_word,
-    )
+    from proxy.config.mistakes import DROP_ONE, ConfigError, explain_rule, join_words, split_url
+    from proxy.config.mistakes import suggest_remark, suggest_word
     from proxy.config.model import AdminConfig, Config, RouteEntry, UpstreamConfig
     from proxy.config.routes import RouteKindReader
-    from proxy.config.schemas import (
-        BASE, FoundSchema, ReadSchema, SchemaPlace, SourceProblem, describe_finding, word_error,
-    )
+    from proxy.config.schemas import BASE, FoundSchema, ReadSchema, SchemaPlace, SourceProblem
+    from proxy.config.schemas import describe_finding, word_error
     from proxy.config.sections.network import is_unencrypted, read_upstream_tls
     from proxy.config.sections.top_level import NO_UPSTREAM, widen_pools
     from proxy.config.sections.units import read_seconds, read_switch
     from proxy.config.tools import ToolReader, check_policy, show_schema
     from proxy.core.check.validation import Check, SchemaError, compile_check
     from proxy.core.contract.listed_tool import PinnedTools
-    from proxy.core.contract.request_rules import (
-        OTHER_SPELLING, ChannelJudge, OperationRule, QueryPolicy, RequestForm, WrittenRequest,
-    )
+    from proxy.core.contract.request_rules import OTHER_SPELLING, ChannelJudge, OperationRule, QueryPolicy
+    from proxy.core.contract.request_rules import RequestForm, WrittenRequest
     from proxy.core.decide import decide, prepare
     from proxy.core.display.suggestions import find_nearest
     from proxy.core.envelope.feedback import write_feedback
@@ -65,36 +62,30 @@ if TYPE_CHECKING:
 
 # Module -> all that plugins take of it also while they run.
 _MODULES: Final = {
-    "proxy.adapters.base": "Adapter CallShape ConversationSource find_nameless", "proxy.call.run": "run_call",
-    "proxy.cli.check_formats": "CheckFlag CheckReport FlagFinding print_unusable",
-    "proxy.cli.options": "CommandParser add_header_option add_timeout_option read_header write_defaults",
-    "proxy.cli.progress": "Progress", "proxy.config.context": "Context read_named_text",
-    "proxy.config.files.secrets": "Substitution Unresolved reveal reveal_all",
-    "proxy.config.files.source": "ConfigSource Files JsonPlaces MAX_FILE_BYTES read_file",
-    "proxy.config.load": "Loaded load",
-    "proxy.config.mistakes": "ConfigError DROP_ONE explain_rule join_words split_url suggest_remark suggest_word",
-    "proxy.config.schemas": "BASE FoundSchema ReadSchema SchemaPlace SourceProblem describe_finding word_error",
-    "proxy.config.sections.network": "is_unencrypted read_upstream_tls",
-    "proxy.config.sections.top_level": "NO_UPSTREAM widen_pools",
-    "proxy.config.sections.units": "read_seconds read_switch",
-    "proxy.config.tools": "ToolReader check_policy show_schema",
-    "proxy.core.check.validation": "Check SchemaError compile_check",
-    "proxy.core.contract.request_rules":
-        "ChannelJudge OTHER_SPELLING OperationRule QueryPolicy RequestForm WrittenRequest",
-    "proxy.core.decide": "decide prepare", "proxy.core.display.suggestions": "find_nearest",
-    "proxy.core.envelope.feedback": "write_feedback", "proxy.core.explain.advice": "add_advice",
-    "proxy.core.explain.explain": "explain_unknown_tool list_violations",
-    "proxy.core.explain.signature": "write_signature", "proxy.hooks.following": "FollowingHooks",
-    "proxy.server.admin.port": "SharedPages open_operator_ports",
-    "proxy.server.setup.upstreams": "UpstreamKind make_settings",
-    "proxy.state": "Changed MemoryStore StoreChange make_store",
-    "proxy.telemetry.logs": "Log read_fields render_json round_milliseconds",
-    "proxy.telemetry.metric_table": "Label METHODS MetricRow OTHER OUTCOMES", "proxy.telemetry.metrics": "Metrics",
-    "proxy.upstream.outgoing_client": "OutgoingClient TOO_LARGE post_json",
-    "proxy.upstream.replayed_body": "ReplayedBody gather_body",
+    "adapters.base": "Adapter CallShape ConversationSource find_nameless", "call.run": "run_call",
+    "cli.check_formats": "CheckFlag CheckReport FlagFinding print_unusable",
+    "cli.options": "CommandParser add_header_option add_timeout_option read_header write_defaults",
+    "cli.progress": "Progress", "config.context": "Context read_named_text",
+    "config.files.secrets": "Substitution Unresolved reveal reveal_all",
+    "config.files.source": "ConfigSource Files JsonPlaces MAX_FILE_BYTES read_file", "config.load": "Loaded load",
+    "config.mistakes": "ConfigError DROP_ONE explain_rule join_words split_url suggest_remark suggest_word",
+    "config.schemas": "BASE FoundSchema ReadSchema SchemaPlace SourceProblem describe_finding word_error",
+    "config.sections.network": "is_unencrypted read_upstream_tls",
+    "config.sections.top_level": "NO_UPSTREAM widen_pools", "config.sections.units": "read_seconds read_switch",
+    "config.tools": "ToolReader check_policy show_schema", "core.check.validation": "Check SchemaError compile_check",
+    "core.contract.request_rules": "ChannelJudge OTHER_SPELLING OperationRule QueryPolicy RequestForm WrittenRequest",
+    "core.decide": "decide prepare", "core.display.suggestions": "find_nearest",
+    "core.envelope.feedback": "write_feedback", "core.explain.advice": "add_advice",
+    "core.explain.explain": "explain_unknown_tool list_violations", "core.explain.signature": "write_signature",
+    "hooks.following": "FollowingHooks", "server.admin.port": "SharedPages open_operator_ports",
+    "server.setup.upstreams": "UpstreamKind make_settings", "state": "Changed MemoryStore StoreChange make_store",
+    "telemetry.logs": "Log read_fields render_json round_milliseconds",
+    "telemetry.metric_table": "Label METHODS MetricRow OTHER OUTCOMES", "telemetry.metrics": "Metrics",
+    "upstream.outgoing_client": "OutgoingClient TOO_LARGE post_json",
+    "upstream.replayed_body": "ReplayedBody gather_body",
 }
 # fmt: on
-PARTS: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+PARTS: Final = {name: f"proxy.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
 def load_part(name: str) -> object:

@@ -24,11 +24,11 @@ _WHOLE_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
 # Schemas of the main job.
-_SCHEMAS: Final = (
-    ("tools", "*", "schema"), ("tools", "*", "response_schema"), ("routes", "*", "schema"),
-    ("routes", "*", "response_schema"), ("tools", "*", "container", "functions", "*", "schema"),
-    ("routes", "*", "container", "functions", "*", "schema"),
-)  # fmt: skip
+_SCHEMAS: Final = tuple(
+    (kind, "*", *place)
+    for kind in ("tools", "routes")
+    for place in (("schema",), ("response_schema",), ("container", "functions", "*", "schema"))
+)
 # The secrets that the keys of the main job declare. Those in tables and lists are secret wherever two such keys are,
 # also below a key that is out of place.
 _PLACES: Final = CONFIG.list_secrets({})
