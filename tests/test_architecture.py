@@ -102,7 +102,7 @@ LIBRARIES: Final = {
     "aiohttp": ("proxy/server/", "proxy/extensions/mcp/server/", "proxy/upstream/outgoing_client.py"),
     "yarl": ("proxy/upstream/outgoing_client.py",),
     "jiter": ("proxy/core/json/strictreader.py",),
-    "msgspec": ("proxy/core/model/value_class.py",),
+    "msgspec": ("proxy/core/model/value_class.py", "proxy/core/json/jsonspan.py"),
     "orjson": ("proxy/core/json/", "proxy/telemetry/logs.py"),
     "jsonschema": ("proxy/core/check/metaschema.py", "proxy/extensions/second_judge/core/reference.py"),
     "jsonschema_specifications": ("proxy/extensions/second_judge/core/reference.py",),

@@ -13,12 +13,12 @@ from aiohttp.web_response import StreamResponse
 
 from proxy.call_record import CallRecord
 from proxy.core.model.value_class import value_class
-from proxy.core.model.values import JsonValue, ToolResult, UpstreamFault, UpstreamReply
+from proxy.core.model.values import Delivered, JsonValue, ToolResult, UpstreamFault, UpstreamReply
 from proxy.interfaces import Clock, Services, ToolTexts, Upstream, UpstreamRequest
 from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 from proxy.server.bound_route import RouteRequest
-from proxy.server.http.responses import answer_failure
+from proxy.server.http.responses import answer_call, answer_failure, deliver
 from proxy.telemetry.logs import Log
 from proxy.telemetry.metrics import Metrics
 
@@ -39,11 +39,11 @@ PassedOn = Callable[[JsonValue], None]
 
 @value_class
 class ListedRequest:
-    """One request with everything needed to answer it. With `closing` the connection ends after the answer. `texts`
-    are what clients read of tools before they call; `tell` takes the records of further calls in the same
-    request."""
+    """One request with everything needed to answer it. `find_request` gives aiohttp's, which is there in a task only.
+    With `closing` the connection ends after the answer. `texts` are what clients read of tools before they call; `tell`
+    takes the records of further calls in the same request."""
 
-    request: web.BaseRequest
+    find_request: Callable[[], web.BaseRequest]
     call_route: RouteRequest
     services: Services
     record: CallRecord
@@ -52,6 +52,13 @@ class ListedRequest:
     place: Place
     texts: ToolTexts | None
     tell: Callable[[CallRecord], None]
+
+    async def deliver(self, delivered: Delivered) -> web.StreamResponse:
+        """The response with a tool's or a server's answer; a stream is written to its end, in a task."""
+        body, cors = delivered.reply.body, self.call_route.cors
+        if isinstance(body, bytes):
+            return answer_call(delivered, body, self.call_route.raw.method, cors, self.record)
+        return await deliver(delivered, self.find_request, cors, self.record, self.closing)
 
     def make_refusal(self, result: ToolResult) -> web.StreamResponse:
         """Returns the response that gives a failure to the client."""

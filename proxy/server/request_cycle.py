@@ -76,7 +76,6 @@ from proxy.server.http.responses import (
     answer_fault,
     answer_unrouted,
     cut_short,
-    deliver,
     make_refusal,
     make_response,
 )
@@ -404,7 +403,6 @@ class RequestCycle(Driver[StreamResponse]):
             if text is not raw.body:
                 self.call_route = call_route = replace(call_route, raw=replace(raw, body=text))
         if route.learn is not None:
-            await IN_TASK
             return await self.handler.listed.of(route.adapter).handle(self._make_listed())
         call = call_route.binding.adapter.decode(call_route.raw, route.shape, record.request_id)
         record.stages["decode"] = now() - started
@@ -419,12 +417,7 @@ class RequestCycle(Driver[StreamResponse]):
         elif isinstance(body := outcome.reply.body, bytes):
             response = answer_call(outcome, body, self.head.method, call_route.cors, record)
         else:
-            try:
-                await IN_TASK
-            except BaseException:  # the client has gone: nobody reads the stream
-                await close_body(outcome.reply)
-                raise
-            response = await deliver(outcome, self.request, call_route.cors, record, self.handler.draining)
+            response = await self._make_listed().deliver(outcome)
         record.stages["stream" if response.prepared else "answer"] = now() - started
         return response
 
@@ -460,7 +453,7 @@ class RequestCycle(Driver[StreamResponse]):
         """The request with everything that a plugin needs to answer it."""
         handler = self.handler
         known = (handler.draining, self._send, handler.place, self.snapshot.texts, handler.tell)
-        return ListedRequest(self.request, self.call_route, self.snapshot.services, self.record, *known)
+        return ListedRequest(lambda: self.request, self.call_route, self.snapshot.services, self.record, *known)
 
     async def _relay(self) -> StreamResponse:
         """Relays a request that is not a call, unless its route has the key of a plugin that answers it."""
@@ -509,7 +502,7 @@ class RequestCycle(Driver[StreamResponse]):
             response = await run_tunnel(request, reply, record)
         else:
             delivered = Delivered(reply, keeps_request_id=route.relayed_by is not None)
-            response = await deliver(delivered, request, call_route.cors, record, self.handler.draining)
+            response = await self._make_listed().deliver(delivered)
         record.stages["stream" if response.prepared else "answer"] = now() - started
         return response
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.json.jsonspan import find_span, read_members, replace_values
+from proxy.core.json.jsonspan import cut_value, find_span, read_members, replace_values
 from proxy.core.model.values import ABSENT, Pointer
 
 TEXT = b' { "a" : [ 1 , {"b\\"c" : "x}]" } , -1.50e+3 ] ,"\\u0061b":null, "":{"":[]}, "z" : "\xc3\xa9\\\\" } '
@@ -52,6 +52,16 @@ def places(value: object, path: Pointer = ()) -> list[tuple[Pointer, object]]:
     elif isinstance(value, list):
         found += [place for index, item in enumerate(value) for place in places(item, (*path, index))]
     return found
+
+
+@pytest.mark.parametrize("levels", [1, 5_000])
+def test_cuts_the_exact_text_of_a_value_however_deep(levels: int) -> None:
+    deep = b"[" * levels + b"1.10 " + b"]" * levels
+    text = b'{"x":0, "p\\u0061rams" : {"n":1,"arguments" : ' + deep + b" }}"
+
+    assert deep == cut_value(text, ("params", "arguments"))
+    with pytest.raises(LookupError):
+        cut_value(text, ("params", "missing"))
 
 
 @given(VALUES, st.sampled_from([None, 2]), st.booleans())

@@ -44,7 +44,7 @@ async def test_a_client_that_is_gone_when_its_answer_is_written_counts_as_gone_a
             await asyncio.sleep(10)
         try:
             return await deliver(
-                Delivered(UpstreamReply(200, (), body)), request, (), CallRecord("r", "/a"), closing=False
+                Delivered(UpstreamReply(200, (), body)), lambda: request, (), CallRecord("r", "/a"), closing=False
             )
         except asyncio.CancelledError:
             outcomes.append("gone")

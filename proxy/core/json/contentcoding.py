@@ -119,8 +119,7 @@ def decode(body: bytes, coding: str, limit: int) -> bytes | Undecodable:
 
 
 def _inflate(body: bytes, bits: int, limit: int) -> bytes | Undecodable:
-    """One compressed stream; in gzip, one or more members, one after the other (RFC 1952 section 2.2), but not more
-    than `MOST_MEMBERS`."""
+    """One compressed stream; in gzip, up to `MOST_MEMBERS` members, one after the other (RFC 1952 section 2.2)."""
     whole = b""
     for _ in range(MOST_MEMBERS):
         stream, left = zlib.decompressobj(bits), limit - len(whole)

@@ -49,8 +49,7 @@ _MAX_MENDED_DEPTH: Final = 200
 
 
 def repair_text(text: bytes, classes: frozenset[str]) -> tuple[bytes, tuple[str, ...]] | None:
-    """The text with the allowed classes applied, still to be parsed strictly, and those that were needed; None if they
-    do not suffice."""
+    """The text with the allowed classes applied, still to be parsed strictly, and those needed; None if they fail."""
     if not classes or len(text) > _MAX_MENDED_TEXT:
         return None
     try:

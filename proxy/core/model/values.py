@@ -52,8 +52,7 @@ class Conversation:
     """Which conversation a call belongs to. On the rung `ADDRESS` several users may share it.
 
     `otherwise` is the conversation by the next rung, where this one may be new with each call (`TRACE`). `sent` says
-    that `name` is what the client sent, which may be a session id or a credential.
-    """
+    that `name` is what the client sent, which may be a session id or a credential."""
 
     name: str = field(repr=False)
     rung: Rung
@@ -142,8 +141,7 @@ class Violation:
     are sentences for the model. `sensitive`: the schema marks the value as secret (`writeOnly`, `format: password`,
     `x-sensitive`), and it is never shown. `keyword` is the broken keyword and `limit` its value, if the code does not
     say it. `quoted` is the part of the message (at its end) or of the hint that was written from sent values, '' for
-    none. Every other word comes from the schema and from this proxy.
-    """
+    none. Every other word comes from the schema and from this proxy."""
 
     code: ViolationCode
     path: Pointer
@@ -197,8 +195,7 @@ class Container:
 
     `expand`: who answers the call without parameters. `auto_expand`: a call with parameters is refused (`off`), expands
     the container the first time (`expand`), or goes to the function it names (`dispatch`). `require_expansion`: the
-    functions may be called only after the conversation has expanded the container.
-    """
+    functions may be called only after the conversation has expanded the container."""
 
     name: str
     source: str = "plugin"
@@ -281,7 +278,10 @@ class UpstreamReply:
 
     def header(self, name: str) -> str:
         """The first value of the header `name` (lower case), or ''."""
-        return next((value for each, value in self.headers if each.lower() == name), "")
+        for each, value in self.headers:
+            if len(each) == len(name) and each.lower() == name:  # most names have another length
+                return value
+        return ""
 
     def with_body(self, body: bytes) -> UpstreamReply:
         """Returns the answer with another body, without the headers about its old bytes."""
@@ -314,8 +314,7 @@ class FailedAttempt:
 
     `digest` is the hash of its arguments, `call` of its tool_call_id: a call with both equal is a client's resend.
     `seen` is how many attempts had been counted when the call arrived (None: all of them), until the call is recorded;
-    `number` is then the attempt of the call.
-    """
+    `number` is then the attempt of the call."""
 
     digest: str
     lines: tuple[str, ...]
@@ -330,8 +329,7 @@ class Episode:
 
     `count` is the number of attempts: parallel calls of one turn are one. `failed` is the number of failed calls, with
     those that `attempts` no longer keeps. `digests` counts how often each of the latest refused arguments failed, the
-    latest last; a delivered call ends everything but these counts.
-    """
+    latest last; a delivered call ends everything but these counts."""
 
     count: int
     attempts: tuple[FailedAttempt, ...]
@@ -388,8 +386,7 @@ class Delivered:
 
     `attempt`: which try it was, where earlier ones failed. `corrections` are the places that a model changed, each with
     its layer (docs/correction.md). `limits` bound what is shown of `warnings`. `keeps_request_id`: `X-Request-ID` is
-    that of the upstream, for its support, and the proxy's own has another name.
-    """
+    that of the upstream, for its support, and the proxy's own has another name."""
 
     reply: UpstreamReply
     repairs: tuple[Repair, ...] = ()
@@ -409,8 +406,7 @@ class ToolResult:
     `history` has one line for each attempt so far; `repeated` marks a byte-identical resend of refused arguments.
     `accepts` (in several sizes, longest first) and `example` are guidance for the model (an incomplete example shows
     only the shape). `extra` holds lines of a tool-specific formatter; `limits` bounds all of it. `finalising`: no tool
-    was called, a final output was checked.
-    """
+    was called, a final output was checked."""
 
     call: ToolCall
     failure: Failure

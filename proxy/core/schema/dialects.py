@@ -27,9 +27,7 @@ from proxy.core.schema.formats import list_formats
 from proxy.core.schema.nodes import NUMERIC, Node, Schemas
 
 # --- schemas that a vendor's strict mode takes as they are (OpenAI "Structured Outputs") ----------------------------
-# Schemas that a vendor's strict mode takes as they are (OpenAI "Structured Outputs"): every object closed, every
-# key required.
-
+# Every object is closed, and every key required.
 # The keywords that strict mode keeps; descriptions are only for the model.
 KEPT: Final = frozenset(
     ["type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs",

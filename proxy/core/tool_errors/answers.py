@@ -51,8 +51,7 @@ def find_broken_answer(reply: UpstreamReply, policy: AnswerPolicy) -> tuple[Viol
 def wrap_answer(
     reply: UpstreamReply, warnings: Sequence[Violation] = (), limits: FeedbackLimits | None = None
 ) -> UpstreamReply:
-    """The answer in GoMind's envelope, or unchanged if it cannot be wrapped without loss; `limits` are for the
-    warnings."""
+    """The answer in GoMind's envelope, or unchanged if it cannot be wrapped without loss. `limits` bound warnings."""
     found = read_json_answer(reply)
     if found is None or (isinstance(found[1], dict) and isinstance(found[1].get("success"), bool)):
         return reply

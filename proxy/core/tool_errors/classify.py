@@ -26,7 +26,6 @@ from proxy.core.model.values import (
     ABSENT,
     Failure,
     FeedbackLimits,
-    Headers,
     JsonProblem,
     JsonValue,
     UpstreamFault,
@@ -97,7 +96,7 @@ def classify_answer(
     if is_bare and status < 400:
         return None
     show = _show_without_secrets(sent, make_limits(check) if limits is None else limits)
-    media_type, complaint_status = _header(reply.headers, "content-type"), _find_complaint_status(error, status)
+    media_type, complaint_status = reply.header("content-type"), _find_complaint_status(error, status)
     url = _about_url(value) if complaint_status and is_bare else ()
     found = read_complaints(complaint_status, media_type, text, check, sent, limits) if complaint_status else None
     if idempotent and is_bare and status in SERVER_ERRORS:
@@ -122,7 +121,7 @@ def _add_details(failure: Failure, reply: UpstreamReply, wall: float, original: 
     # If the status leaves it open whether the tool ran, its call must not be repeated.
     may_have_run = status in _LOST or (status >= 500 and status not in _NOT_RUN and not idempotent)
     details = {**({"executed": "unknown"} if may_have_run else {}), **failure.details, "upstream_status": str(status)}
-    if retry_after := _read_retry_after(_header(reply.headers, "retry-after"), wall):
+    if retry_after := _read_retry_after(reply.header("retry-after"), wall):
         details["retry_after"] = retry_after
     if original:
         details.setdefault("original_error", original)
@@ -141,13 +140,12 @@ def is_success(reply: UpstreamReply) -> bool:
     return (
         reply.status < 400
         and not (isinstance(body, bytes) and body.find(b'"success"', 0, LOOKED_AT) >= 0)
-        and not _header(reply.headers, "content-encoding")
+        and not reply.header("content-encoding")
     )
 
 
 def make_fault_failure(fault: UpstreamFault, sends: int = 1) -> Failure:
-    """The failure for a call that got no answer, with whether the tool may have run. `sends`: how often it was sent in
-    all."""
+    """The failure for a call that got no answer, with whether the tool may have run. `sends`: how often it was sent."""
     details = {"executed": str(fault.executed), "reason": fault.token}
     if sends > 1:
         details["sends"] = str(sends)
@@ -178,8 +176,7 @@ def _find_complaint_status(error: JsonValue, status: int) -> int | None:
 
 
 def _add_complaint(failure: Failure, found: Complaint, sent: JsonValue, bare: bool, sentence: str) -> Failure:
-    """Adds a complaint. `bare`: no envelope gave the failure a code and a message; its `sentence` replaces
-    violations."""
+    """Adds a complaint. `bare`: no envelope gave a code and a message; its `sentence` replaces violations."""
     if bare:
         code = codes.UPSTREAM_REJECTED_ARGUMENTS
         message = f"{code.meaning.rstrip('.')}: {sentence}" if sentence and not found.violations else code.meaning
@@ -278,17 +275,10 @@ def _code(error: Mapping[str, JsonValue], fallback: ErrorCode) -> ErrorCode:
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
-def _header(headers: Headers, name: str) -> str:
-    for key, value in headers:
-        if len(key) == len(name) and key.lower() == name:  # most names have another length, which is quicker to compare
-            return value
-    return ""
-
-
 def _read_body(reply: UpstreamReply, named: Mapping[tuple[str, str], str]) -> tuple[bytes, JsonValue]:
     """Returns an error body without its content coding (b"" if it cannot be decoded) and as JSON (None for anything but
     an object or array). Places in the URL become those of the arguments that they are."""
-    body, coding = reply.body if isinstance(reply.body, bytes) else b"", _header(reply.headers, "content-encoding")
+    body, coding = reply.body if isinstance(reply.body, bytes) else b"", reply.header("content-encoding")
     decoded = decode(body, coding, LOOKED_AT) if is_coded(coding) else body[:LOOKED_AT]
     text = b"" if isinstance(decoded, Undecodable) else decoded
     value = parse(text) if text.lstrip()[:1] in (b"{", b"[") else None

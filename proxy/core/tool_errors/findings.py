@@ -50,8 +50,7 @@ class Tool:
     doubtful: bool = False
 
     def show(self, words: str) -> str:
-        """A tool's words on one line of at most 300 code points, without secrets; '' if these are too many to search
-        for."""
+        """A tool's words on one line of at most 300 code points, without secrets; '' if those are too many."""
         if self.secrets is None:
             return ""
         words = mask_secrets(" ".join(words.split()), self.secrets)

@@ -190,8 +190,7 @@ class Arguments:
         return tuple(Located(path, known=True) for path in fitting)
 
     def _find_below(self, steps: tuple[str, ...], standing: _Reached, got: str) -> tuple[Located, ...]:
-        """The places among those of a key that end as the steps do and hold the reported type; none if they are in
-        different objects."""
+        """The places of a key that end as the steps do and hold the reported type; none if their objects differ."""
         for start in range(len(steps)):
             names = [fold_name(step) for step in steps[start:]]
             found = [

@@ -46,7 +46,7 @@ from proxy.interfaces import GuardedUpstream, Upstream, UpstreamRequest
 from proxy.plugin import Log, reveal
 
 # --- operations of an HTTP API as one MCP server ----------------------------------------------------------------------
-# Operations of an HTTP API as one MCP server, an `Upstream`: it lists them itself and sends calls to the service.
+# An `Upstream` that lists the operations itself and sends calls to the service.
 # `initialize`, `server/discover`, `ping` are answered here.
 # `tools/list` has the operations, on one page.
 # `tools/call` arrives as the service's own HTTP request and is forwarded to the service.
@@ -79,13 +79,11 @@ class OperationsUpstream(OwnServer):
         self._listed = dumps([dict(tool) for tool in settings.tools.values()])
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
-        """Sends a checked call to the service; 404 for a tool that is not an operation."""
         if checked.call.tool not in self._settings.tools:
             return UpstreamReply(404, (), b"")
         return await self._upstream.send(checked, request)
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
-        """Answers a message that is not a call."""
         whole = request.body if body is None else b"".join([piece async for piece in body])
         if request.method == "DELETE" and header_of(request, SESSION_HEADER):
             return UpstreamReply(200, (), b"")

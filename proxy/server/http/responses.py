@@ -9,9 +9,10 @@ whole.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from proxy.call.context import record_fault, record_no_call, record_response
 from proxy.call_record import CallRecord
@@ -33,6 +34,7 @@ from proxy.core.model.values import (
     UpstreamFault,
 )
 from proxy.core.tool_errors.classify import make_fault_failure
+from proxy.driver import IN_TASK
 from proxy.server.bound_route import RouteBinding, RouteRequest
 from proxy.server.http.framing import (
     SERVER,
@@ -155,22 +157,20 @@ class RepeatedResponse(Response):
 
 
 async def deliver(
-    delivered: Delivered, request: web.BaseRequest, cors: Headers, record: CallRecord, closing: bool
+    delivered: Delivered, find_request: Callable[[], web.BaseRequest], cors: Headers, record: CallRecord, closing: bool
 ) -> web.StreamResponse:
-    """The tool's answer as it goes to the client; a stream is written here to its end. `cors` are the fields by which
-    a page may read it; `closing`: the connection ends with this answer."""
-    reply = delivered.reply
-    headers = make_delivery_headers(delivered, request.method, cors, record.request_id)
-    if isinstance(reply.body, bytes):
-        record_response(record, reply.status, len(reply.body))
-        return Response(reply.status, headers, reply.body)
+    """The stream of a tool's answer, written here to its end. `cors` are the fields by which a page may read it;
+    `closing`: the connection ends with this answer."""
+    reply, body = delivered.reply, cast("AsyncIterator[bytes]", delivered.reply.body)
+    headers = make_delivery_headers(delivered, record.method, cors, record.request_id)
     length = reply.header("content-length")
     stream = ResponseStream(
         reply.status, [*headers, *cors], int(length) if length.isdecimal() else None, closes=closing
     )
     try:
-        await stream.prepare(request)
-        async for chunk in reply.body:
+        await IN_TASK
+        await stream.prepare(find_request())
+        async for chunk in body:
             await stream.write(chunk)
         await stream.write_eof()
     except ConnectionError as error:  # the client has gone, and its cancellation is still on the way

@@ -45,6 +45,20 @@ async def test_a_mistake_with_one_meaning_is_repaired(arguments: object, sent: o
     assert seen.header("tool-repairs")
 
 
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_a_call_of_a_known_tool_needs_no_task(is_modern: bool) -> None:
+    async with talk() as client:
+        ask, handler = client.ask_modern if is_modern else client.ask, client.proxy.serving.handler
+        answers, counts = [], []
+        for arguments in ({"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": "1", "b": 2}, {"a": 1}):
+            answers.append(await ask(call("add", arguments)))
+            counts.append(handler.counted_fast)
+
+    assert [0, 1, 2] == counts[:3]  # the first has to learn the tool
+    assert [{"a": 1, "b": 2}] * 3 == client.received
+    assert (True, "INVALID_ARGUMENTS") == refusal(answers[3])
+
+
 async def test_arguments_may_be_left_out_and_null_means_none() -> None:
     async with talk() as client:
         without = call("now")

@@ -182,7 +182,7 @@ def test_lists_that_say_the_same_of_a_tool_share_its_policy_and_not_all_are_kept
 
     assert made[0] is made[1]
     assert made[0] is not made[2]
-    assert (MAX_POLICIES, False) == (len(policies), ("a", "1") in policies)
+    assert (MAX_POLICIES, False) == (len(policies.made), ("a", "1") in policies.made)
 
 
 def test_compiles_usable_output_schemas() -> None:

@@ -41,7 +41,7 @@ from proxy.server.bound_route import RouteRequest
 from proxy.server.http.body import is_json, read_whole, say_continue
 from proxy.server.http.framing import Response
 from proxy.server.http.request_head import BadRequest
-from proxy.server.http.responses import answer_failure, answer_fault, deliver, make_refusal
+from proxy.server.http.responses import answer_failure, answer_fault, make_refusal
 
 if TYPE_CHECKING:
     from proxy.plugin import Answer, ListedRequest, Reports
@@ -229,8 +229,9 @@ class ModelRelay:
         if not _is_readable(raw, settings):
             is_left = api is not None or settings.mode == "refuse"
             return self._leave_unread(listed, "request", _NO_BODY) if is_left else call_route
-        await say_continue(listed.request, Fields(raw.headers))
-        body = await read_whole(listed.request, settings.max_request, route.timeout, call_route.memory)
+        arriving = listed.find_request()
+        await say_continue(arriving, Fields(raw.headers))
+        body = await read_whole(arriving, settings.max_request, route.timeout, call_route.memory)
         if isinstance(body, BadRequest):
             return _refuse_unread(listed, body)
         call_route = replace(call_route, raw=replace(raw, body=body))
@@ -284,7 +285,7 @@ class ModelRelay:
             if _find_settings(route).mode == "refuse":
                 return await exchange.refuse_unread(reply)
         delivered = Delivered(reply, repairs, keeps_request_id=True)
-        return await deliver(delivered, listed.request, call_route.cors, record, listed.closing)
+        return await listed.deliver(delivered)
 
     def _make_exchange(self, listed: ListedRequest, request: ModelRequest) -> ModelExchange:
         route = listed.call_route.binding.route

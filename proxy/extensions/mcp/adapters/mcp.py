@@ -19,7 +19,7 @@ from proxy.adapters.ladder import CALL_ID_HEADER, find_call_id, find_conversatio
 from proxy.core.envelope import FORMATS, Detail
 from proxy.core.envelope.parts import make_failure_headers, write_body, write_message
 from proxy.core.envelope.view import FailureView
-from proxy.core.json.jsonspan import find_span, replace_value
+from proxy.core.json.jsonspan import cut_value, find_span, replace_value
 from proxy.core.json.jsontext import dumps, parse, read_document
 from proxy.core.model import codes
 from proxy.core.model.values import (
@@ -132,8 +132,7 @@ def decode_message(
     call_id = find_call_id(request, ("id",), {"id": found.id}, fresh_id)
     document = _NO_ARGUMENTS
     if arguments is not ABSENT:
-        start, end = find_span(request.body, _ARGUMENTS)
-        document = _read_arguments(request.body[start:end], arguments, shape)
+        document = _read_arguments(cut_value(request.body, _ARGUMENTS), arguments, shape)
     return ToolCall(
         name if isinstance(name, str) else "",
         document,
@@ -184,7 +183,7 @@ def _find_resend_id(found: Message, request: RawRequest, call_id: str) -> str | 
 def _find_conversation(found: Message, request: RawRequest, shape: CallShape) -> Conversation:
     """The conversation of a message. `_meta` may hold a trace; session ids have no meaning since 2026-07-28."""
     headers: Headers = request.headers
-    if found.modern and request.header(SESSION_HEADER) is not None:
+    if request.header(SESSION_HEADER) is not None and found.modern:
         headers = tuple([field for field in headers if field[0] != SESSION_HEADER])
     traced = found.meta.get("traceparent")
     if isinstance(traced, str) and request.header("traceparent") is None:
@@ -214,15 +213,10 @@ def _replace_arguments(text: bytes, arguments: bytes) -> bytes:
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 def make_result_message(message: Message, result: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The JSON-RPC answer to a message, with a result."""
-    return make_answer_message(message.id, result, modern=message.modern)
-
-
-def make_answer_message(request_id: JsonValue, result: dict[str, JsonValue], *, modern: bool) -> dict[str, JsonValue]:
-    """The JSON-RPC answer with a result; since 2026-07-28 a result says that it is complete. A message without a usable
-    id is answered under null (JSON-RPC 2.0 section 5)."""
-    whole = {"resultType": "complete", **result} if modern else result
-    return {"jsonrpc": "2.0", "id": None if request_id is ABSENT else request_id, "result": whole}
+    """The JSON-RPC answer to a message, with a result; since 2026-07-28 a result says that it is complete. A message
+    without a usable id is answered under null (JSON-RPC 2.0 section 5)."""
+    whole = {"resultType": "complete", **result} if message.modern else result
+    return {"jsonrpc": "2.0", "id": None if message.id is ABSENT else message.id, "result": whole}
 
 
 def write_answer(

@@ -47,6 +47,10 @@ _HEAD: Final = frozenset({"id", "method", "params"})
 _MESSAGE: Final[tuple[Pointer, ...]] = (("method",), ("id",), ("params",))
 _CALLED: Final[tuple[Pointer, ...]] = (("params", "name"), ("params", "arguments"))
 
+# Members of usual messages, which are clear whatever their case.
+_USUAL: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_USUAL_PARAMS: Final = frozenset({"name", "arguments", "_meta"})
+
 # The first revision without sessions (specification 2026-07-28, changelog). Revisions are dates, so they can be
 # compared.
 MODERN: Final = "2026-07-28"
@@ -136,6 +140,9 @@ def read_message(request: RawRequest, limits: TextLimits) -> Message | MessageBa
 
 def _find_ambiguity(value: dict[str, JsonValue]) -> JsonProblem | None:
     """The problem of a message that a server which ignores the case of names could read differently, or None."""
+    params = value.get("params")
+    if value.keys() <= _USUAL and (not isinstance(params, dict) or params.keys() <= _USUAL_PARAMS):
+        return None
     places = _MESSAGE + _CALLED if value.get("method") == CALL else _MESSAGE
     return next((found for place in places if (found := find_case_duplicate(value, place)) is not None), None)
 
@@ -194,13 +201,15 @@ def write_id(value: JsonValue) -> bytes:
 def _find_revision(request: RawRequest, params: JsonValue) -> str:
     """The later of the revisions in header and `_meta`; a message in which they differ is refused for that."""
     meta = params.get("_meta") if isinstance(params, dict) else None
-    header_values = [value for name, value in request.headers if name == VERSION_HEADER]
-    revisions: tuple[JsonValue, ...] = (*header_values, meta.get(VERSION_META) if isinstance(meta, dict) else None)
+    named, headers = meta.get(VERSION_META) if isinstance(meta, dict) else None, request.headers
+    is_unique = len(headers.by_name) == len(headers)
+    if is_unique and (only := headers.get(VERSION_HEADER)) == named:
+        return only if only is not None and _REVISION.fullmatch(only) else ""
+    revisions: tuple[JsonValue, ...] = (*[value for name, value in headers if name == VERSION_HEADER], named)
     return max((each for each in revisions if isinstance(each, str) and _REVISION.fullmatch(each)), default="")
 
 
 # --- headers that repeat a message ------------------------------------------------------------------------------------
-
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_PREFIX: Final = "mcp-param-"
@@ -337,7 +346,7 @@ def encode_value(text: str) -> str:
 
 def decode_value(header: str | None) -> str | None:
     """The decoded value of a header; the value itself where its base64 is broken, so that it matches nothing."""
-    found = _CODED.fullmatch(header) if header is not None else None
+    found = _CODED.fullmatch(header) if header is not None and header.startswith("=?") else None
     if found is None:
         return header
     try:

@@ -56,7 +56,6 @@ def read_process(context: Context, name: str, entry: Mapping[str, JsonValue]) ->
 
 
 # --- reads the upstreams of MCP routes that do not lead to one server -------------------------------------------------
-# --- several servers --------------------------------------------------------------------------------------------------
 # The share of `mcp.wait` that one server may take at most, so that a list without it still comes in time.
 _SHARE: Final = 0.8
 

@@ -153,9 +153,10 @@ class Policies:
     with the same definition of a tool share its policy."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[tuple[str, str], ToolPolicy] = OrderedDict()
+        self.made: OrderedDict[tuple[str, str], ToolPolicy] = OrderedDict()
         # The result of examining a schema: '' for cheap, `EXPENSIVE`, else why it cannot be used.
         self._shown: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self.settled = 0
 
     def get_examined(self, key: tuple[str, str]) -> str | None:
         """The result of examining a tool's schema; None before that."""
@@ -164,28 +165,23 @@ class Policies:
     def settle(self, key: tuple[str, str], shown: str) -> None:
         """Remembers the result of examining; an older policy will be made again."""
         self._shown[key] = shown
-        self._made.pop(key, None)
+        self.settled += 1
+        self.made.pop(key, None)
         if len(self._shown) > MAX_POLICIES:
             self._shown.popitem(last=False)
 
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __contains__(self, key: tuple[str, str]) -> bool:
-        return key in self._made
-
     def get(self, key: tuple[str, str]) -> ToolPolicy | None:
         """The policy of a tool, by its name and digest."""
-        found = self._made.get(key)
+        found = self.made.get(key)
         if found is not None:
-            self._made.move_to_end(key)
+            self.made.move_to_end(key)
         return found
 
     def keep(self, key: tuple[str, str], policy: ToolPolicy) -> None:
         """Remembers a policy."""
-        self._made[key] = policy
-        if len(self._made) > MAX_POLICIES:
-            self._made.popitem(last=False)
+        self.made[key] = policy
+        if len(self.made) > MAX_POLICIES:
+            self.made.popitem(last=False)
 
 
 class LearnedTools(Mapping[str, ToolPolicy]):
@@ -205,12 +201,16 @@ class LearnedTools(Mapping[str, ToolPolicy]):
         self._policies = Policies() if policies is None else policies
         self._outputs: dict[str, Check | None] = {}
         self.bad: dict[str, str] = {}
+        self._latest: tuple[str | None, int, ToolPolicy] = None, 0, rules.template  # a call asks several times
         self.container = _container(listing, rules)
         self.own = list_own_tools(self.container, listing.tools)
         """The proxy's own tools that are listed beside the container."""
         self._member_of = self.container if self.container is not None and self.container.require_expansion else None
 
     def __getitem__(self, name: str) -> ToolPolicy:
+        latest, settled, known = self._latest
+        if latest == name and settled == self._policies.settled:
+            return known
         key = self._key(name)
         found = self._policies.get(key)
         if found is None:
@@ -218,6 +218,7 @@ class LearnedTools(Mapping[str, ToolPolicy]):
                 raise KeyError(name)
             found = self._make(name)
             self._policies.keep(key, found)
+        self._latest = name, self._policies.settled, found
         return found
 
     def _key(self, name: str) -> tuple[str, str]:

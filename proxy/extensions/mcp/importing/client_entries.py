@@ -19,7 +19,7 @@ from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue
 
 # --- the MCP clients whose config files are read and edited -----------------------------------------------------------
-# The MCP clients whose config files are read and edited: where each keeps its servers, and how it writes one.
+# Each has its own place for servers, and its own form:
 #
 #     {"mcpServers": {NAME: {"command": ..., "args": [...], "env": {...}}}}      Claude, Cursor, Windsurf, Gemini CLI
 #     {"servers": {NAME: {"type": "stdio", "command": ..., ...}}}                VS Code, `mcp.json`

@@ -12,11 +12,11 @@ import codecs
 import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.contract.listed_tool import Hints
-from proxy.core.contract.policy import ToolPolicy, ToolServer, UnknownTool
+from proxy.core.contract.policy import ToolPolicy, UnknownTool
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER, UPSTREAM_REJECTED_ARGUMENTS
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import (
@@ -32,7 +32,8 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
-from proxy.extensions.mcp.adapters.mcp import make_answer_message, replace_tool_name
+from proxy.driver import IN_TASK
+from proxy.extensions.mcp.adapters.mcp import make_result_message, replace_tool_name
 from proxy.extensions.mcp.adapters.mcpmessage import (
     CAPABILITIES_META,
     METHOD_HEADER,
@@ -47,7 +48,7 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     rename_in_headers,
     update_headers,
 )
-from proxy.extensions.mcp.core.served_tools import ShownNames
+from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.learner import decode_body
 from proxy.extensions.mcp.server.lists.reading import Catalogue
 from proxy.extensions.mcp.server.watching import read_result_failure
@@ -58,12 +59,9 @@ from proxy.server.bound_route import RouteRequest
 from proxy.upstream.faults import ReplyBroken, close_body
 
 # --- holds requests of 2026-07-28 against what their server has to enforce --------------------------------------------
-# Holds requests of 2026-07-28 against what their server has to enforce, if the proxy is that server (`OwnServer`).
-#
-# Servers at a URL enforce it themselves. Over stdio, and for several servers at one address, nobody else sees the
-# headers. A request that only its header claims for this revision could also bring a server that clients share into
-# the era of sessions (specification, "Per-request protocol fields", "Server Validation", "Protocol Version Header").
-
+# Only if the proxy is that server (`OwnServer`): at a URL, servers do it themselves. A request that only its header
+# claims for this revision could also bring a server that clients share into the era of sessions (specification,
+# "Per-request protocol fields", "Server Validation", "Protocol Version Header").
 _HEADER_MISMATCH: Final = -32020
 _UNSUPPORTED_VERSION: Final = -32022
 # Requests of older revisions (changelog of 2026-07-28).
@@ -113,47 +111,40 @@ class _ListedCalls:
 
     @property
     def scope(self) -> str:
-        """The caller's."""
         return self.calls.scope
 
     def may_see(self, tool: str, hints: Hints | None = None) -> bool:  # noqa: ARG002 - the newest list
-        """Returns whether a tool of this name is shown to the caller."""
         return tool in self.own or self.calls.may_see(tool, self.find_hints(tool))
 
     def refuse_tool(self, tool: str, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
-        """The failure where the caller may not call a tool at all."""
         return None if tool in self.own else self.calls.refuse_tool(tool, self.find_hints(tool))
 
     def refuse_call(self, checked: CheckedCall, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
-        """The failure where the caller may not make a call."""
         tool = checked.call.tool
         return None if tool in self.own else self.calls.refuse_call(checked, self.find_hints(tool))
 
     def refuse_answer(self, call: ToolCall, hints: Hints | None = None) -> Failure | None:  # noqa: ARG002 - the newest list
-        """The failure where the caller may not read a hook's answer."""
         return None if call.tool in self.own else self.calls.refuse_answer(call, self.find_hints(call.tool))
 
 
 @value_class
 class McpRouteRequest:
-    """Implements `CallRoute` for one decoded call. `catalogue` is None if no list of tools was learned. `names`: the
-    client's names for the tools; the server gets its own names. `passed_on` is called once the server has the call.
-    `own`: the names of tools that the proxy itself lists; `is_hidden`: whether the caller may not see the tool;
-    `find_hints`: a tool's hints in the newest list."""
+    """Implements `CallRoute` for one decoded call. `catalogue` is None if no list of tools was learned. `own`: the
+    names of tools that the proxy itself lists; `is_hidden`: whether the caller may not see the tool. `passed_on` is
+    called once the server has the call."""
 
     call_route: RouteRequest
     call: ToolCall
     tools: Mapping[str, ToolPolicy]
     catalogue: Catalogue | None
-    names: ShownNames
-    modern: bool
-    headers: Headers = field(repr=False)
-    request_id: JsonValue = None
-    servers: tuple[ToolServer, ...] = ()
-    passed_on: Callable[[], None] | None = None
-    own: frozenset[str] = frozenset()
-    is_hidden: bool = False
-    find_hints: Callable[[str], Hints | None] = lambda tool: None  # noqa: ARG005
+    asking: Asking
+    own: frozenset[str]
+    is_hidden: bool
+    passed_on: Callable[[], None] | None
+
+    @property
+    def headers(self) -> Headers:
+        return self.call_route.raw.headers
 
     @property
     def _operations(self) -> Mapping[str, OperationRule]:
@@ -161,33 +152,28 @@ class McpRouteRequest:
 
     @property
     def unknown(self) -> UnknownTool:
-        """The rules for calls of tools that are not in `tools`."""
-        unknown = self.call_route.unknown
-        return replace(unknown, servers=self.servers) if self.servers else unknown
+        unknown, servers = self.call_route.unknown, self.asking.upstream.list_servers()
+        return replace(unknown, servers=servers) if servers else unknown
 
     @property
     def peer(self) -> str:
-        """The client's address."""
         return self.call_route.peer
 
     @property
     def caller(self) -> str:
-        """The caller, where a token proves it."""
         return self.call_route.caller
 
     @property
     def calls(self) -> CallAccess | None:
         """The caller's access to calls; None: unlimited. Every caller may use the tools that the proxy itself lists."""
         calls = self.call_route.calls
-        return None if calls is None else _ListedCalls(calls, self.own, self.find_hints)
+        return None if calls is None else _ListedCalls(calls, self.own, self.asking.find_hints)
 
     def refuse_hidden(self, tool: str) -> Failure | None:
-        """The failure of a call of a listed tool that the caller may not see."""
         calls = self.calls
         return calls.refuse_tool(tool) if calls is not None and self.is_hidden else None
 
     def find_user_query(self, sources: QuerySources) -> str:
-        """Returns the user's query where the client sends one."""
         return self.call_route.find_user_query(sources)
 
     def can_forward_unknown(self, tool: str) -> bool:
@@ -199,25 +185,18 @@ class McpRouteRequest:
         """Makes the request for a checked call. Headers that repeat a changed part of the body are changed with it."""
         if (operation := self._operations.get(checked.call.tool)) is not None:
             return replace(make_operation_request(self.call_route, operation, checked), passed_on=self.passed_on)
-        binding, raw, tool, body = (
-            self.call_route.binding,
-            self.call_route.raw,
-            checked.call.tool,
-            self.call_route.raw.body,
-        )
+        binding, raw, tool = self.call_route.binding, self.call_route.raw, checked.call.tool
+        body, names = raw.body, self.asking.rules.names
         if checked.repairs or checked.call is not self.call:
             body = binding.adapter.rewrite(raw, binding.route.shape, checked)
-        listed = self.names.find(tool) or tool
+        listed = (names.find(tool) or tool) if names.renamed else tool
         was_changed = body is not raw.body
         renamed = body if listed == tool else replace_tool_name(body, listed)
         sent = binding.make_outgoing(raw, self.call_route.hop_fields, tool, renamed, math.inf, self.passed_on)
-        headers = sent.headers
-        if self.modern and was_changed:
+        if was_changed and self.asking.message.modern:
             mirrors = self.catalogue.mirrors(tool) if self.catalogue is not None else ()
-            headers = update_headers(headers, listed, mirrors, checked.value)
-        elif listed != tool:
-            headers = rename_in_headers(headers, listed)
-        return sent if headers is sent.headers else replace(sent, headers=headers)
+            return replace(sent, headers=update_headers(sent.headers, listed, mirrors, checked.value))
+        return sent if listed == tool else replace(sent, headers=rename_in_headers(sent.headers, listed))
 
     def find_complaint(self, checked: CheckedCall, reply: UpstreamReply) -> Failure | None:
         """Returns the failure where a result with `isError` rejects the arguments. Always None if the tools are
@@ -229,20 +208,18 @@ class McpRouteRequest:
             return None
         policy = self.tools.get(checked.call.tool)
         check = policy.check if policy is not None else None
-        failure = read_result_failure(body, self.request_id, check, checked.value)
+        failure = read_result_failure(body, self.asking.message.id, check, checked.value)
         return failure if failure is not None and failure.code is UPSTREAM_REJECTED_ARGUMENTS else None
 
     def find_answer_check(self, tool: str) -> Check | None:
-        """Returns the check of a tool's `outputSchema`, where its server lists one."""
         return None if self.catalogue is None else self.catalogue.tools.output_check(tool)
 
     def make_message(self, result: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
         """Returns the JSON-RPC answer with a result. None if the tools are operations: a service answers in HTTP."""
-        return None if self._operations else make_answer_message(self.request_id, result, modern=self.modern)
+        return None if self._operations else make_result_message(self.asking.message, result)
 
 
 # --- operations of an HTTP service ------------------------------------------------------------------------------------
-
 # Headers that concern MCP's own exchange. The answer is read here, so it is requested without a coding.
 _OF_MCP: Final = frozenset(
     [SESSION_HEADER, VERSION_HEADER, METHOD_HEADER, NAME_HEADER, "accept", "accept-encoding", "last-event-id"]
@@ -268,6 +245,7 @@ async def read_whole(reply: UpstreamReply, most: int = MOST) -> UpstreamReply | 
     if not isinstance(body, bytes):
         whole = bytearray()
         try:
+            await IN_TASK
             async for piece in body:
                 whole += piece
                 if len(whole) > most:

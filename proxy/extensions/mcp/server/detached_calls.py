@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.core.model.values import Delivered, Outcome, UpstreamReply
+from proxy.driver import IN_TASK, Driver, Signal
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_stream
 
@@ -26,6 +27,19 @@ _EVENT_ID: Final = re.compile(rb"[\r\n]id: ?[^\r\n]")
 _ID_PREFIX: Final = 5
 
 
+class _Running(Driver[Outcome]):
+    """Runs a call that continues without its client. `advanced` is set once it has ended or needs a task."""
+
+    __slots__ = ("advanced",)
+
+    def __init__(self, call: Coroutine[object, object, Outcome]) -> None:
+        super().__init__(call)
+        self.advanced = Signal()
+
+    def on_advance(self) -> None:
+        self.advanced.set()
+
+
 class DetachedCalls:
     """Runs calls in the background after their clients have disconnected. `close` cancels them all."""
 
@@ -34,11 +48,17 @@ class DetachedCalls:
 
     async def run(self, call: Coroutine[object, object, Outcome]) -> Outcome:
         """Returns the outcome of a call. If the caller is cancelled, the call continues in the background."""
-        task = asyncio.create_task(call)
+        running, task = _Running(call), None
+        running.drive()
         try:
+            await running.advanced
+            if running.result is not None:
+                return running.result
+            await IN_TASK
+            task = asyncio.create_task(running.go_on())
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self.keep(_finish(task))
+            self.keep(_finish(asyncio.create_task(running.go_on()) if task is None else task))
             raise
 
     async def run_to_end(self, rest: Coroutine[object, object, None]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.call.context import open_context, record_no_call, record_passthrough
 from proxy.call.outcome import count_tool_error
@@ -34,6 +34,7 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
+from proxy.driver import IN_TASK
 from proxy.extensions.mcp.adapters.mcp import decode_message, make_result_message, write_answer
 from proxy.extensions.mcp.adapters.mcpmessage import (
     LIST,
@@ -79,7 +80,8 @@ from proxy.extensions.mcp.server.watching import (
 from proxy.interfaces import Clock, Services
 from proxy.plugin import run_call
 from proxy.server.bound_route import RouteRequest
-from proxy.server.http.responses import answer_fault, deliver, make_refusal, make_response
+from proxy.server.http.responses import answer_fault, make_refusal, make_response
+from proxy.upstream.faults import close_body
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -110,14 +112,12 @@ class Exchange:
         self._metadata = MetadataRewriter()
 
     async def close(self) -> None:
-        """Cancels the calls in the background and closes the learner of lists."""
         await self._detached.close()
         await self._learner.close()
 
     async def rewrite_answer(
         self, reply: UpstreamReply, call_route: RouteRequest, ask: Ask
     ) -> UpstreamReply | UpstreamFault:
-        """OAuth metadata with the route's URL here."""
         return await self._metadata.rewrite_metadata(reply, call_route, ask)
 
     async def handle(self, mcp_request: ListedRequest) -> web.StreamResponse:
@@ -167,30 +167,23 @@ class Exchange:
         tools = Tools({}) if isinstance(tools, Failure) else tools
         if wrong := self._wrong_mirror(call, tools, asking):
             return mcp_request.make_refusal(make_refusal(codes.HEADER_MISMATCH, wrong, record))
+        own, passed_on = tools.own, self._make_passed_on(message)
+        is_hidden = is_hidden and call.tool not in own
         call_route = McpRouteRequest(
-            mcp_request.call_route,
-            call,
-            tools.policies,
-            tools.catalogue,
-            asking.rules.names,
-            message.modern,
-            mcp_request.call_route.raw.headers,
-            message.id,
-            asking.list_servers(),
-            self._make_passed_on(message),
-            tools.own,
-            is_hidden and call.tool not in tools.own,
-            asking.find_hints,
+            mcp_request.call_route, call, tools.policies, tools.catalogue, asking, own, is_hidden, passed_on
         )
-        store = LateStore(mcp_request.services.store)
+        store: Any = LateStore(mcp_request.services.store)
         story = run_call(call, call_route, Services(store, *_read_beside_store(mcp_request.services)), record)
         outcome = await story if message.modern else await self._detached.run(story)
         if isinstance(outcome, Delivered):
             policy = tools.policies.get(record.tool)
             check = policy.check if policy is not None else None
             sent = call.arguments.value if isinstance(call.arguments, Document) else ABSENT
-            counting = open_context(call, call_route, mcp_request.services, record)
-            verdict = ResultVerdict(message.id, check, sent, record, store, partial(count_tool_error, counting))
+
+            async def count(failure: Failure) -> None:
+                await count_tool_error(open_context(call, call_route, mcp_request.services, record), failure)
+
+            verdict = ResultVerdict(message.id, check, sent, record, store, count)
             return await self._deliver(mcp_request, outcome, asking, tools, verdict)
         if (unwelcome := await asking.check_session()) is not None:
             return await self._hand_on(mcp_request, unwelcome)
@@ -200,9 +193,7 @@ class Exchange:
         """Passes the upstream's own answer on to the client: it asks for credentials or for a new session."""
         record_passthrough(mcp_request.record, mcp_request.call_route.binding.route.upstream, reply)
         reply = self._metadata.rewrite_challenge(reply, mcp_request.call_route)
-        return await deliver(
-            Delivered(reply), mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
-        )
+        return await mcp_request.deliver(Delivered(reply))
 
     async def _deliver(
         self, mcp_request: ListedRequest, outcome: Delivered, asking: Asking, tools: Tools, verdict: ResultVerdict
@@ -223,12 +214,19 @@ class Exchange:
         if not message.modern:
             reply = self._detached.outlives(reply)
         promise = watch_promise(tools.catalogue, asking, mcp_request.record) if not outcome.failed else None
-        reply = watch_answer(reply, verdict, *(() if promise is None else (promise,)))
+        reply = self._watch_reply(reply, asking, verdict, *(() if promise is None else (promise,)))
         streams = not isinstance(reply.body, bytes)
         if not streams:  # the verdict is known already; a stream's is known only at its end
             await verdict.settle()
+        else:
+            try:
+                await IN_TASK
+            except BaseException:  # the client has gone
+                await close_body(reply)
+                self._detached.keep(verdict.settle())
+                raise
         try:
-            reply = self._metadata.rewrite_challenge(self._watch_reply(reply, asking), mcp_request.call_route)
+            reply = self._metadata.rewrite_challenge(reply, mcp_request.call_route)
             delivered = outcome if reply is outcome.reply else replace(outcome, reply=reply)
             return await self._answer(mcp_request, delivered)
         finally:
@@ -278,6 +276,7 @@ class Exchange:
 
     # --- everything else ----------------------------------------------------------------------------------------------
     async def _pass(self, mcp_request: ListedRequest, asking: Asking) -> web.StreamResponse:
+        await IN_TASK
         record, started = mcp_request.record, self._clock.now()
         upstream = mcp_request.call_route.binding.route.upstream
         record_passthrough(record, upstream, since=started)
@@ -301,9 +300,7 @@ class Exchange:
 
     async def _answer(self, mcp_request: ListedRequest, delivered: Delivered) -> web.StreamResponse:
         started = self._clock.now()
-        response = await deliver(
-            delivered, mcp_request.request, mcp_request.call_route.cors, mcp_request.record, mcp_request.closing
-        )
+        response = await mcp_request.deliver(delivered)
         mcp_request.record.stages["stream" if response.prepared else "answer"] = self._clock.now() - started
         return response
 
@@ -323,24 +320,24 @@ class Exchange:
         return find_wrong_mirror(raw, mirrors, call.arguments.value, complete=complete)
 
     # --- watching answers ---------------------------------------------------------------------------------------------
-    def _watch_reply(self, reply: UpstreamReply, asking: Asking) -> UpstreamReply:
+    def _watch_reply(self, reply: UpstreamReply, asking: Asking, *watches: Watch) -> UpstreamReply:
         """Learns from an answer while it passes: whether its session is valid, a list of tools, and that a list has
-        changed."""
+        changed. `watches` read it too."""
         learner, key, message = self._learner, asking.key, asking.message
         if reply.status == 404 and asking.session:
             learner.note_lost(key, asking.session)
         if reply.status >= 300:
-            return reply
+            return watch_answer(reply, *watches) if watches else reply
         if asking.call_route.raw.method == "DELETE":
             learner.forget(key, asking.session)
             self._visible.forget(key, asking.session)
         elif not message.modern:
             learner.accept(key, reply.header(SESSION_HEADER) or asking.session)
-        watches: list[Watch] = [WatchedStream(LIST_CHANGED, lambda: learner.mark_outdated(key))]
+        watches += (WatchedStream(LIST_CHANGED, lambda: learner.mark_outdated(key)),)
         if message.is_call:
-            watches.append(WatchedStream(UNKNOWN_TOOL, lambda: learner.mark_outdated(key, surely=False)))
+            watches += (WatchedStream(UNKNOWN_TOOL, partial(learner.mark_outdated, key, surely=False)),)
         if message.method == LIST:
-            watches.append(WatchedBody(lambda body: self._keep_list(body, reply, asking)))
+            watches += (WatchedBody(lambda body: self._keep_list(body, reply, asking)),)
         return watch_answer(reply, *watches)
 
     def _keep_list(self, body: bytes, reply: UpstreamReply, asking: Asking) -> None:
@@ -358,6 +355,7 @@ def _asks_for_all(message: Message) -> bool:
 
 def _place(mcp_request: ListedRequest, message: Message) -> None:
     """Takes the trace context from the message's `_meta` (SEP-414), unless the request has a `traceparent` header."""
-    parent, state = message.meta.get("traceparent"), message.meta.get("tracestate")
+    parent = message.meta.get("traceparent")
     if isinstance(parent, str) and mcp_request.call_route.raw.header("traceparent") is None:
+        state = message.meta.get("tracestate")
         mcp_request.place(mcp_request.record, parent, state if isinstance(state, str) else None)

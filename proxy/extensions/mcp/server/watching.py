@@ -13,9 +13,9 @@ outcome in the record. A result with `isError` need not match the schema (specif
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
 
 from proxy.call.context import record_answer, record_ending, record_late_error
 from proxy.call_record import CallRecord, Ending
@@ -28,14 +28,17 @@ from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, find_answer
 from proxy.extensions.mcp.server.lists.asking import Asking
 from proxy.extensions.mcp.server.lists.learner import decode_body
 from proxy.extensions.mcp.server.lists.reading import Catalogue
-from proxy.interfaces import Episode, FailedAttempt, FailureRecorded, Rate, RateExceeded, StateStore
+from proxy.interfaces import Episode, StateStore
 from proxy.plugin import Check
 from proxy.upstream.faults import close_stream
 
 # "notifications/tools/list_changed" as JSON may write it: some writers escape every slash.
-LIST_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed")
+LIST_CHANGED: Final = re.compile(rb"notifications\\?/tools\\?/list_changed"), (b"list_changed",)
 # A listed tool that its server does not know: as a JSON-RPC error, or in the words of the Python and TypeScript SDKs.
-UNKNOWN_TOOL: Final = re.compile(rb'"code"\s*:\s*-3260[12]\b|"text"\s*:\s*"(?:Unknown tool|MCP error -32602: Tool )')
+UNKNOWN_TOOL: Final = (
+    re.compile(rb'"code"\s*:\s*-3260[12]\b|"text"\s*:\s*"(?:Unknown tool|MCP error -32602: Tool )'),
+    (b"-3260", b"Unknown tool"),
+)
 # Bytes kept from the piece before, so that a match is found across two pieces. Longer than any match.
 _OVERLAP: Final = 64
 
@@ -51,17 +54,18 @@ class Watch(Protocol):
 
 
 class WatchedStream:
-    """Reports each match of a pattern in a body. A match must be short: at most `_OVERLAP` bytes."""
+    """Reports each match of a pattern in a body. A match must be short: at most `_OVERLAP` bytes. Each has one of the
+    `signs`, which are found much faster."""
 
-    def __init__(self, pattern: re.Pattern[bytes], tell: Callable[[], None]) -> None:
-        self._pattern = pattern
+    def __init__(self, sought: tuple[re.Pattern[bytes], tuple[bytes, ...]], tell: Callable[[], None]) -> None:
+        self._pattern, self._signs = sought
         self._tell = tell
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
         """Searches a piece, and the place where it meets the one before."""
-        seen = self._tail + data
-        found = self._pattern.search(seen) is not None
+        seen = self._tail + data if self._tail else data
+        found = any(sign in seen for sign in self._signs) and self._pattern.search(seen) is not None
         self._tail = b"" if found else seen[-_OVERLAP:]
         if found:
             self._tell()
@@ -80,7 +84,6 @@ class WatchedBody:
         self._size = 0
 
     def feed(self, data: bytes) -> None:
-        """Keeps a piece while all pieces together stay within the limit."""
         if self._parts is None:
             return
         self._size += len(data)
@@ -89,7 +92,6 @@ class WatchedBody:
             self._parts = None
 
     def end(self) -> None:
-        """Passes the whole body to `read`, unless it was longer than the limit."""
         if self._parts is not None:
             self._read(b"".join(self._parts))
 
@@ -137,7 +139,6 @@ class _Watched:
 
 
 # --- whether a result is an error -------------------------------------------------------------------------------------
-
 # The longest result that is searched for an error, in bytes. Errors are short.
 _LONGEST: Final = 256 * 1024
 # The longest error that is searched for complaints about arguments, in bytes.
@@ -148,99 +149,75 @@ _INVALID: Final = 400  # an HTTP status of a refusal; the text of an MCP error i
 _LONGEST_PROMISE: Final = 1024 * 1024
 
 
-class LateStore(StateStore):
-    """The store as one call sees it. `clear` only reads the episode; `settle` ends it if the tool has succeeded."""
+class LateStore:
+    """The store as one call sees it. `clear` only reads the episode; `settle` ends it if the tool has succeeded. All
+    other methods are the store's own."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self._cleared = ""
+        self._keys: set[str] = set()
         self._slot = ""
 
-    def is_known(self, key: str) -> bool:  # noqa: ARG002 - of every key
-        """True, so that a delivery names its episode to `clear` and `settle` knows which one to end."""
-        return True
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
-    async def look(self, key: str, if_known: bool = False) -> Episode | None:
-        """Passes on to the store."""
-        return await self._store.look(key, if_known)
-
-    async def fail(self, key: str, attempt: FailedAttempt, ttl: float) -> FailureRecorded:
-        """Passes on to the store."""
-        return await self._store.fail(key, attempt, ttl)
+    def is_known(self, key: str) -> bool:
+        """Returns what the store says of a key; when asked again, always True. So a delivery names its episode to
+        `clear`, and `settle` knows which one to end."""
+        is_first = key not in self._keys
+        self._keys.add(key)
+        return not is_first or self._store.is_known(key)
 
     async def clear(self, key: str, forget: bool = False) -> Episode | Ending | None:  # noqa: ARG002 - a delivery forgets nothing
         """Returns the episode that the delivery will end, and does not end it yet."""
         self._cleared = key
-        return await self._store.look(key, if_known=True)
-
-    async def list_episodes(self) -> Sequence[tuple[str, Episode]]:
-        """Passes on to the store."""
-        return await self._store.list_episodes()
+        return await self._store.look(key, if_known=True) if self._store.is_known(key) else None
 
     async def reserve(self, key: str, limit: int, ttl: float) -> int | None:
-        """Counts one more. A slot of a call cap is remembered."""
         count = await self._store.reserve(key, limit, ttl)
         if count is not None and "/cap/" in key:  # `caps.reservation` writes the keys of call caps so
             self._slot = key
         return count
 
     async def release(self, key: str) -> None:
-        """Passes on to the store. A released slot is not given back again by `settle`."""
         self._slot = "" if key == self._slot else self._slot
         await self._store.release(key)
-
-    async def count_taken(self, key: str, enough: int | None = None) -> int:
-        """Passes on to the store."""
-        return await self._store.count_taken(key, enough)
-
-    async def take_rates(self, rates: Sequence[Rate]) -> RateExceeded | None:
-        """Passes on to the store."""
-        return await self._store.take_rates(rates)
-
-    async def close(self) -> None:
-        """Does nothing, because the store serves other calls."""
 
     async def settle(self, record: CallRecord, *, failed: bool) -> None:
         """Ends the episode after the call's result has passed. If the tool `failed`, the episode continues and the slot
         of the call cap is given back."""
         if failed and self._slot:
             await self._store.release(self._slot)
-        elif self._cleared and not failed and (ended := await self._store.clear(self._cleared)) is not None:
-            record_ending(record, ended)
+        elif self._cleared and not failed:
+            is_known = self._store.is_known(self._cleared)
+            if is_known and (ended := await self._store.clear(self._cleared)) is not None:
+                record_ending(record, ended)
 
 
+@dataclass(slots=True)
 class ResultVerdict:
     """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then updates the
     store and passes the error to `count`."""
 
-    def __init__(
-        self,
-        request_id: JsonValue,
-        check: Check | None,
-        sent: JsonValue,
-        record: CallRecord,
-        store: LateStore,
-        count: Callable[[Failure], Awaitable[None]],
-    ) -> None:
-        self._request_id = request_id
-        self._check = check
-        self._sent = sent
-        self._record = record
-        self._store = store
-        self._count = count
-        self._body: bytearray | None = bytearray()
-        self._failure: Failure | None = None
-        self._is_settled = False
+    _request_id: JsonValue
+    _check: Check | None
+    _sent: JsonValue
+    _record: CallRecord
+    _store: LateStore
+    _count: Callable[[Failure], Awaitable[None]]
+    _parts: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _failure: Failure | None = None
+    _is_settled: bool = False
 
     def feed(self, data: bytes) -> None:
         """Keeps a piece while all pieces together have at most `_LONGEST` bytes."""
-        if self._body is not None:
-            self._body += data
-            if len(self._body) > _LONGEST:
-                self._body = None
+        self._size += len(data)
+        if self._size <= _LONGEST:
+            self._parts.append(data)
 
     def end(self) -> None:
-        """Reads the result."""
         self._failure = self._read()
 
     async def settle(self) -> None:
@@ -253,7 +230,8 @@ class ResultVerdict:
 
     def _read(self) -> Failure | None:
         """The failure that the tool reports, which is also written into the record; None without one."""
-        failure = read_result_failure(bytes(self._body or b""), self._request_id, self._check, self._sent)
+        body = b"".join(self._parts) if self._size <= _LONGEST else b""
+        failure = read_result_failure(body, self._request_id, self._check, self._sent)
         if failure is not None:
             is_refusal = failure.code is codes.UPSTREAM_REJECTED_ARGUMENTS
             record_late_error(self._record, failure if is_refusal else None)
@@ -265,7 +243,7 @@ def read_result_failure(body: bytes, request_id: JsonValue, check: Check | None,
 
     Only a complaint about the arguments has the code of a refusal, because the same call would be refused again.
     """
-    if len(body) > _LONGEST or _SAYS_SO.search(body) is None:
+    if b'"isError"' not in body or len(body) > _LONGEST or _SAYS_SO.search(body) is None:
         return None
     kind = "application/json" if body.lstrip()[:1] == b"{" else "text/event-stream"
     answer = find_answer(kind, body, request_id)

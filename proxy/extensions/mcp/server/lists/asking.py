@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from proxy.call.judging import is_ready
+from proxy.call.judging import decide_here, is_ready
 from proxy.core.contract import toolname
 from proxy.core.contract.container import SEARCH, Dispatch, expand_or_dispatch, make_misuse_failure
 from proxy.core.contract.listed_tool import Hints, Unparsed, refuse_unapproved
-from proxy.core.contract.policy import Mode, ToolPolicy, ToolServer
+from proxy.core.contract.policy import Mode, ToolPolicy
 from proxy.core.display.preview import clean_text
 from proxy.core.json.jsontext import dumps, parse
 from proxy.core.model import codes
@@ -32,6 +32,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.core.tool_errors.classify import make_fault_failure
+from proxy.driver import IN_TASK
 from proxy.extensions.mcp.adapters.mcplist import make_list_request
 from proxy.extensions.mcp.adapters.mcpmessage import SESSION_HEADER, Message
 from proxy.extensions.mcp.core.listed_tools import (
@@ -105,20 +106,11 @@ class Asking:
         rules = read_rules(call_route.binding.route.learn).of_token(token)
         if (calls := call_route.calls) is not None:
             rules = rules.narrow(calls.scope, calls.may_see)
-        return cls(
-            learner,
-            call_route,
-            message,
-            upstream,
-            rules,
-            make_list_key(call_route, upstream, rules),
-            reports,
-            elsewhere,
-        )
+        key = make_list_key(call_route, upstream, rules)
+        return cls(learner, call_route, message, upstream, rules, key, reports, elsewhere)
 
     @property
     def session(self) -> str:
-        """The id of the client's MCP session, '' without one."""
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
 
     @property
@@ -130,29 +122,32 @@ class Asking:
 
     @property
     def shows_all(self) -> bool:
-        """Returns whether this client sees the list as the server writes it."""
         return self.rules.shows_all and self.rules.collapse is None
-
-    def list_servers(self) -> tuple[ToolServer, ...]:
-        """Returns the servers that have the tools, if they are several."""
-        return self.upstream.list_servers()
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
         """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
         why the call cannot be judged."""
-        if not self.rules.serves(call.tool) and not self._is_own_tool(call.tool):
-            return self._refuse_unserved(clean_text(call.tool, 60))
-        listed = await self.find_list()
-        if isinstance(listed, UpstreamReply):
-            return listed
-        if isinstance(listed, Unlearned):
-            return self._without(call, listed)
-        await self._prepare_call(call, listed)
-        if await self._doubts(call, listed):
+        listed = self._find_known()
+        catalogue = None if listed is None else self._catalogue(listed)
+        if listed is None or catalogue is None or call.tool not in catalogue.judged:
+            if not self.rules.serves(call.tool) and not self._is_own_tool(call.tool):
+                return self._refuse_unserved(clean_text(call.tool, 60))
+            found = await self.find_list()
+            if isinstance(found, UpstreamReply):
+                return found
+            if isinstance(found, Unlearned):
+                return self._without(call, found)
+            listed, catalogue = found, self._catalogue(found)
+        if call.tool not in catalogue.judged or not catalogue.tools.is_made(call.tool, is_ready):
+            await self._prepare_call(call, catalogue)
+        if await self._doubts(call, listed, catalogue):
             learned = await self.learner.learn(self.key, self._ask, self.wait)
-            listed = learned if isinstance(learned, Known) else listed
-            await self._prepare_call(call, listed)
-        return self._judged_by(call, listed)
+            if isinstance(learned, Known):
+                listed, catalogue = learned, self._catalogue(learned)
+            await self._prepare_call(call, catalogue)
+        if call.tool in catalogue.judged:
+            return Tools(catalogue.tools, catalogue)
+        return self._judged_by(call, listed, catalogue)
 
     def _refuse_unserved(self, name: str) -> Failure:
         """The failure of a call of a tool that is not served, or was renamed."""
@@ -187,14 +182,15 @@ class Asking:
         return None if found is None else found.hints
 
     def make_served(self, known: Known) -> LearnedTools:
-        """Returns the tools of a list that the route serves."""
         return self._catalogue(known).tools
+
+    def _find_known(self) -> Known | None:
+        # If tools are pinned, a server cannot say how long its old definitions count.
+        return self.learner.find_known(self.key, self.rules.ttl, believes=self.rules.pinned is None)
 
     async def find_list(self) -> Known | Unlearned | UpstreamReply:
         """Returns the list that applies to this client, or the upstream's own answer where it refuses the client."""
-        # If tools are pinned, a server cannot say how long its old definitions count.
-        known = self.learner.find_known(self.key, self.rules.ttl, believes=self.rules.pinned is None)
-        if known is not None:
+        if (known := self._find_known()) is not None:
             return known
         learned = await self.learner.learn(self.key, self._ask, self.wait)
         return self.refusal(learned) if isinstance(learned, ListRefused) else learned
@@ -228,36 +224,40 @@ class Asking:
             self.learner.accept(self.key, self.session)
         return reply
 
-    async def _prepare_call(self, call: ToolCall, known: Known) -> None:
+    async def _prepare_call(self, call: ToolCall, catalogue: Catalogue) -> None:
         """Compiles a tool's check before its first call, in a thread; also that of a function that a container's call
         names."""
-        tools = self._catalogue(known).tools
+        tools = catalogue.tools
         named = find_listed_name(call.tool, tools)
         group = tools.container
         function = _find_dispatched(call, group) if group is not None and named == group.name else ""
         for name in filter(None, (named, function)):
-            await self.elsewhere.examine(tools, name)
+            if tools.find_unexamined(name) is not None:
+                await IN_TASK
+                await self.elsewhere.examine(tools, name)
             if not tools.is_made(name, is_ready):
+                await IN_TASK
                 await asyncio.to_thread(tools.prepare, name, prepare)
 
-    async def _doubts(self, call: ToolCall, known: Known) -> bool:
+    async def _doubts(self, call: ToolCall, known: Known, catalogue: Catalogue) -> bool:
         """Returns whether a list is too old to refuse this call or to change it. For an unknown name the list is
         requested again in spite of the lifetime that the server gave it."""
         if self.learner.is_just_requested(known):
             return False
-        policy = self._catalogue(known).tools.get(call.tool)
-        if policy is None:
+        if (policy := catalogue.tools.get(call.tool)) is None:
             return True
         if self.learner.is_fresh(known):
             return False
-        decision = await self.elsewhere.decide(call, policy)
+        if (decision := decide_here(call, policy)) is None:
+            await IN_TASK
+            decision = await self.elsewhere.decide(call, policy, tried=True)
         return not isinstance(decision, Forward) or bool(decision.checked.repairs)
 
     def _catalogue(self, known: Known) -> Catalogue:
         return get_catalogues(self.call_route.binding).of(known.listing, self.rules)
 
-    def _judged_by(self, call: ToolCall, known: Known) -> Tools | Failure:
-        catalogue, route = self._catalogue(known), self.call_route.binding.route
+    def _judged_by(self, call: ToolCall, known: Known, catalogue: Catalogue) -> Tools | Failure:
+        route = self.call_route.binding.route
         if catalogue.is_first_report(""):
             self.reports.learn_tools(route.name, catalogue.tools)
             for tool in known.listing.tools.values():
@@ -279,6 +279,8 @@ class Asking:
                 self.reports.note_ignored_aliases(route.name, call.tool, sorted(ignored))
         if found is None and find_listed_name(call.tool, catalogue.tools) == call.tool and route.mode is Mode.ENFORCE:
             return self._judge_unknown(call, catalogue)
+        if found is not None and reason is None and unpinned is None and found.container is None:
+            catalogue.judged.add(call.tool)
         return Tools(catalogue.tools, catalogue)
 
     def report_hidden(self, tool: ListedTool) -> None:
@@ -289,7 +291,6 @@ class Asking:
             self.report_unpinned(tool)
 
     def report_unpinned(self, tool: ListedTool) -> None:
-        """Reports a served tool whose definition is not the approved one."""
         pinned = self.rules.pinned
         is_shown = self.rules.show_name(tool.name, tool.hints) is not None
         if pinned is not None and is_shown and not self.rules.is_pinned(tool):
@@ -328,7 +329,7 @@ class Asking:
         """Returns the tools if no list can be learned: those of an older list, otherwise those of the config. Without
         either, `unknown_schema` decides whether the call is forwarded or refused."""
         if (last := self.learner.last(self.key)) is not None:
-            return self._judged_by(call, last)
+            return self._judged_by(call, last, self._catalogue(last))
         pinned, own = self.rules.pinned, self.rules.whole()
         if pinned is not None and pinned.changed != "warn" and self.call_route.binding.route.mode is Mode.ENFORCE:
             return Failure(codes.SCHEMA_UNKNOWN, f"{codes.SCHEMA_UNKNOWN.meaning} ({why.reason})")
@@ -387,11 +388,13 @@ def make_list_key(call_route: RouteRequest, upstream: GuardedUpstream, rules: Le
     upstream, not on those that the client sent to the proxy."""
     binding, raw = call_route.binding, call_route.raw
     names = CREDENTIALS | rules.credentials if rules.credentials else CREDENTIALS
-    shown = [field for field in raw.headers if field[0] in names and field[0] not in binding.dropped]
-    shown += [field for field in binding.route.headers_set if field[0] in names]
+    present = (names & raw.headers.by_name.keys()) - binding.dropped
+    shown = [field for field in raw.headers if field[0] in present] if present else []
+    if binding.route.headers_set:
+        shown += [field for field in binding.route.headers_set if field[0] in names]
     hashed = ""
     if shown:
         text = "\n".join(f"{name}:{value}" for name, value in shown)
         hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    path = binding.route.target(raw.params)
+    path = binding.target or binding.route.target(raw.params)
     return Key(upstream, f"{path}?{raw.query}" if raw.query else path, hashed)

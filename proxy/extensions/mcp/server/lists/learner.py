@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import field, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from proxy.core.json.contentcoding import Undecodable, decode, is_coded, list_data
 from proxy.core.model.value_class import value_class
 from proxy.core.model.values import JsonValue, UpstreamFault, UpstreamReply
+from proxy.driver import IN_TASK
 from proxy.extensions.mcp.adapters.mcplist import MAX_LIST, MAX_PAGES, ToolsPage, find_answer, make_listing
 from proxy.extensions.mcp.core.listed_tools import Listing
 from proxy.extensions.mcp.server.lists.reading import SMALL, ListReader, Read
@@ -51,11 +52,10 @@ ListReply = UpstreamReply | UpstreamFault
 Ask = Callable[[str | None, str], Awaitable[ListReply]]
 
 
-@value_class
-class Key:
+class Key(NamedTuple):
     """Identifies a list: the upstream, the path and query requested there, and a hash of the credentials sent."""
 
-    upstream: GuardedUpstream = field(repr=False)
+    upstream: GuardedUpstream
     target: str
     credentials: str
 
@@ -209,6 +209,7 @@ class Learner:
 
     async def learn(self, key: Key, ask: Ask, wait: float) -> Learned:
         """Requests the list, for at most `wait` seconds. Callers that want the same list share one request."""
+        await IN_TASK
         asking = self._asking.get(key)
         joined = asking is not None
         if asking is None:
@@ -220,6 +221,7 @@ class Learner:
 
     async def ask(self, key: Key, ask: Ask, wait: float) -> Learned:
         """Requests the list, even while another request for it is under way."""
+        await IN_TASK
         try:
             async with asyncio.timeout(wait):
                 return await self._pages(key, ask)

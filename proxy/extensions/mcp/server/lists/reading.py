@@ -42,6 +42,8 @@ class Catalogue:
         self.listing: Final = listing
         self.tools: Final = LearnedTools(listing, rules, policies, careful=True)
         self._reported: set[str] = set()
+        self.judged: Final[set[str]] = set()
+        """Names of listed tools that calls are judged by, and of which nothing is left to report."""
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
 
     def mirrors(self, name: str) -> tuple[Mirror, ...]:
@@ -83,7 +85,6 @@ class Catalogues:
         return found
 
     def get_latest(self, rules: ListRules) -> Mapping[str, ToolPolicy]:
-        """The tools of the list that was last used, or those of the config."""
         return next(reversed(self._made.values())).tools if self._made else rules.whole()
 
 

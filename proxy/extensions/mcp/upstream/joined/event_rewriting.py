@@ -172,8 +172,6 @@ class RewrittenStream:
 
 
 # --- as the client reads them -----------------------------------------------------------------------------------------
-
-
 @value_class
 class AnswerRewriting:
     """The changes of an answer: its id, if the request had one of the proxy's (`own`, else ''), and `resultType`,

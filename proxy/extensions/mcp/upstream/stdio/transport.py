@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxy.core.json.jsonspan import read_members
-from proxy.core.json.jsontext import TextLimits, dumps, parse
+from proxy.core.json.jsontext import TextLimits, parse
 from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import (
     ABSENT,
@@ -40,7 +40,16 @@ from proxy.extensions.mcp.adapters.mcpmessage import (
     MessageBatch,
     read_message,
 )
-from proxy.extensions.mcp.upstream import OwnServer, header_of
+from proxy.extensions.mcp.upstream import (
+    INVALID_REQUEST,
+    JSON,
+    METHOD_NOT_FOUND,
+    NO_SESSION,
+    NOT_INITIALIZED,
+    OwnServer,
+    header_of,
+    write_refusal,
+)
 from proxy.extensions.mcp.upstream.stdio.channel import Channel
 from proxy.extensions.mcp.upstream.stdio.child import StdioSettings
 from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient, ChildEnded, ChildRequest, Mailbox
@@ -54,18 +63,13 @@ DISCOVER: Final = "server/discover"
 # Seconds for the first answer of a process, whatever the limit of a tool: some commands fetch a package first.
 _READY: Final = 300.0
 _LIMITS: Final = TextLimits(depth=128, nodes=2_000_000)
-_METHOD_NOT_FOUND: Final = -32601
-_INVALID_REQUEST: Final = -32600
 # The codes by which 2026-07-28 refuses a request before it runs ("Error Codes").
 _REFUSED: Final = (-32020, -32021, -32022)
 # The codes with which a process that serves one era refuses requests of the other.
-_OTHER_ERA: Final = (_INVALID_REQUEST, -32022)
+_OTHER_ERA: Final = (INVALID_REQUEST, -32022)
 _LAST_EVENT: Final = "last-event-id"
-_NO_SESSION: Final = -32001
-_NOT_INITIALIZED: Final = -32000
 # The longest answer in bytes that is passed on as one piece.
 _PIECE: Final = 256 * 1024
-_JSON: Final[Headers] = (("content-type", "application/json"),)
 _EVENTS: Final[Headers] = (("content-type", "text/event-stream"), ("cache-control", "no-cache"))
 
 Answer = UpstreamReply | UpstreamFault
@@ -79,7 +83,6 @@ class StdioUpstream(OwnServer):
         self.sessions = Sessions(settings, asyncio.get_running_loop().time)
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:  # noqa: ARG002 - the proof of the check
-        """Sends a checked call once and gives the answer. Cancelling the caller cancels the request at the server."""
         return await self._exchange(request, request.body)
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
@@ -89,15 +92,12 @@ class StdioUpstream(OwnServer):
 
     @property
     def is_http_server(self) -> bool:
-        """Implements `OwnServer`."""
         return not self._settings.single_client
 
     def is_starting(self, session: str) -> bool:
-        """Implements `OwnServer`."""
         return self.sessions.is_starting(session)
 
     async def close(self) -> None:
-        """Ends every child."""
         await self.sessions.close()
 
     async def _exchange(self, request: UpstreamRequest, body: bytes) -> Answer:
@@ -120,7 +120,7 @@ class StdioUpstream(OwnServer):
         raw = RawRequest(request.method, request.target, "", Fields(request.headers), body, {}, "")
         message = read_message(raw, _LIMITS)
         if isinstance(message, JsonProblem | MessageBatch):
-            return _refusal(400, _INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
+            return write_refusal(400, INVALID_REQUEST, "Invalid Request: one JSON-RPC message is expected")
         if message.method in (INITIALIZE, DISCOVER):
             request = replace(request, timeout=max(request.timeout, _READY))
         is_notification = message.id is ABSENT or not message.method
@@ -133,10 +133,10 @@ class StdioUpstream(OwnServer):
         if message.method == INITIALIZE:
             return await self._initialize(request, message, body)
         if session_id is None:
-            return _refusal(400, _NOT_INITIALIZED, "Bad Request: Server not initialized")
+            return write_refusal(400, NOT_INITIALIZED, "Bad Request: Server not initialized")
         session = self.sessions.find(session_id)
         if session is None:
-            return _refusal(404, _NO_SESSION, "Session not found")
+            return write_refusal(404, NO_SESSION, "Session not found")
         if is_notification:
             await session.channel.tell(session.client, _value(body), body)
             return UpstreamReply(202, (), b"")
@@ -144,7 +144,7 @@ class StdioUpstream(OwnServer):
 
     async def _initialize(self, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
         if message.id is ABSENT:
-            return _refusal(400, _INVALID_REQUEST, "Invalid Request: `initialize` has an id")
+            return write_refusal(400, INVALID_REQUEST, "Invalid Request: `initialize` has an id")
         session = await self.sessions.begin()
         was_used = session.channel.sent_requests > 0
         reply = await self._introduce(session, request, message, body)
@@ -182,7 +182,7 @@ class StdioUpstream(OwnServer):
         was_used = channel.sent_requests > 0
         reply = await self._ask_stateless(channel, request, message, body)
         code = _find_error_code(reply)
-        if code == _INVALID_REQUEST and was_used and self.sessions.leave_stateless(channel):
+        if code == INVALID_REQUEST and was_used and self.sessions.leave_stateless(channel):
             channel = await self.sessions.stateless()
             reply = await self._ask_stateless(channel, request, message, body)
             code = _find_error_code(reply)
@@ -192,7 +192,7 @@ class StdioUpstream(OwnServer):
             return reply
         if message.method == DISCOVER and code not in _REFUSED:
             self.sessions.keep_for_a_session(channel)
-        status = 404 if code == _METHOD_NOT_FOUND else 400 if message.method == DISCOVER or code in _REFUSED else 200
+        status = 404 if code == METHOD_NOT_FOUND else 400 if message.method == DISCOVER or code in _REFUSED else 200
         return replace(reply, status=status)
 
     async def _ask_stateless(self, channel: Channel, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
@@ -232,7 +232,7 @@ class StdioUpstream(OwnServer):
         first, last = found
         if last:
             is_long = len(first) > _PIECE and not request.answer_only
-            return UpstreamReply(200, _JSON, _cut(first) if is_long else first)
+            return UpstreamReply(200, JSON, _cut(first) if is_long else first)
         if log is not None and self.is_http_server:
             feed = log.begin(child_request)
             events = [*feed.prime(header_of(request, VERSION_HEADER)), feed.write(first)]
@@ -260,11 +260,13 @@ class StdioUpstream(OwnServer):
         if not isinstance(session, Session):
             return session
         if "text/event-stream" not in header_of(request, "accept"):
-            return _refusal(406, _NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
+            return write_refusal(406, NOT_INITIALIZED, "Not Acceptable: a GET is answered by text/event-stream")
         feed, events = session.events.alone, list[bytes]()
         if (last_id := header_of(request, _LAST_EVENT)) and self.is_http_server:
             if (found := session.events.find(last_id)) is None:
-                return _refusal(400, _INVALID_REQUEST, "Bad Request: the events after `Last-Event-ID` are not known")
+                return write_refusal(
+                    400, INVALID_REQUEST, "Bad Request: the events after `Last-Event-ID` are not known"
+                )
             feed, seen = found
             events = feed.list_after(seen)
         if (mailbox := feed.take_over()) is not None:
@@ -288,7 +290,7 @@ class StdioUpstream(OwnServer):
         session_id = header_of(request, SESSION_HEADER)
         if not session_id:
             return UpstreamReply(405, (("allow", "POST"),), b"")  # the answer of revisions without sessions
-        return self.sessions.find(session_id) or _refusal(404, _NO_SESSION, "Session not found")
+        return self.sessions.find(session_id) or write_refusal(404, NO_SESSION, "Session not found")
 
     def _fault(self, ended: ChildEnded) -> UpstreamFault:
         """The fault of a child that ended during a call: the tool may have run or not."""
@@ -345,8 +347,3 @@ async def _cut(text: bytes) -> AsyncIterator[bytes]:
 def _value(body: bytes) -> dict[str, JsonValue]:
     value = parse(body, _LIMITS)
     return value if isinstance(value, dict) else {}
-
-
-def _refusal(status: int, code: int, message: str) -> UpstreamReply:
-    error: JsonValue = {"jsonrpc": "2.0", "error": {"code": code, "message": message}, "id": None}
-    return UpstreamReply(status, _JSON, dumps(error))
