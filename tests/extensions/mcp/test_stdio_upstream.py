@@ -16,12 +16,25 @@ from typing import Any
 import pytest
 
 from proxy.core.model.codes import OVERLOADED, UPSTREAM_BAD_ANSWER, UPSTREAM_TIMEOUT, UPSTREAM_UNAVAILABLE
-from proxy.core.model.values import Executed, Headers, UpstreamFault, UpstreamReply
+from proxy.core.model.values import (
+    CheckedCall,
+    Conversation,
+    Document,
+    Executed,
+    Headers,
+    Rung,
+    ToolCall,
+    UpstreamFault,
+    UpstreamReply,
+)
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
 from proxy.extensions.mcp.upstream.stdio.reaper import Reaper
-from proxy.interfaces import UpstreamRequest
+from proxy.interfaces import StartedExchange, UpstreamRequest
 from proxy.upstream import ReplyBroken
-from tests.extensions.mcp.server import modern
+from tests.extensions.mcp.server import modern, modern_headers
+from tests.serving.proxied import proxied
+from tests.serving.wire import Seen, exchange
+from tests.serving.wire import post as post_bytes
 from tests.steady import until
 
 SERVER = Path(__file__).parent / "stdio_server.py"
@@ -685,3 +698,70 @@ async def test_a_retired_process_ends_once_it_has_answered(upstream: StdioUpstre
     assert upstream.sessions.leave_stateless(channel)
     assert "done" == await result(await slow)
     await gone(channel.pid)
+
+
+ROUTE = "  - {path: /mcp, upstream: tools, protocol: mcp}"
+BOTH = "Accept: application/json, text/event-stream"
+
+
+@pytest.mark.parametrize("era", ["sessions", "modern"])
+async def test_sends_a_call_of_a_known_tool_at_once(era: str) -> None:
+    command = json.dumps([sys.executable, str(SERVER), *(["modern"] if era == "modern" else [])])
+    calls = [call("echo", f"id-{number}", arguments={"a": number}) for number in range(4)]
+    calls[2] = call("progress", "id-2", _meta={"progressToken": 7})
+
+    async def send(message: dict[str, Any], *headers: str) -> Seen:
+        if era == "modern":
+            message = modern(message)
+            headers = modern_headers(message)
+        return await exchange(proxy.port, post_bytes("/mcp", json.dumps(message).encode(), BOTH, *headers))
+
+    async with proxied(ROUTE, upstreams=f"{{tools: {{command: {command}}}}}") as proxy:
+        session: list[str] = []
+        if era == "sessions":
+            opened = await send(asked("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo={}))
+            session = [f"Mcp-Session-Id: {opened.header('mcp-session-id')}"]
+        answers = [await send(message, *session) for message in calls]
+        fast = proxy.serving.handler.counted_fast
+        lines = [line for line in proxy.lines() if "gen_ai.tool.name" in line]
+
+    assert ["id-0", "id-1", "id-3"] == [json.loads(answers[at].body)["id"] for at in (0, 1, 3)]
+    assert b'"progressToken":7' in answers[2].body.replace(b" ", b"")
+    assert b'"id-2"' in answers[2].body
+    assert [200] * 4 == [answer.status for answer in answers]
+    assert 2 == fast  # the first has to learn the tool, and the stream needs a task
+    assert ["delivered"] * 4 == [line["outcome"] for line in lines]
+
+
+@pytest.mark.parametrize("era", ["sessions", "modern"])
+async def test_cancels_a_call_that_was_sent_at_once_when_its_time_is_over(era: str) -> None:
+    more = ["modern"] if era == "modern" else []
+    upstream = StdioUpstream(settings(*more))
+    try:
+        session = await begin(upstream) if era == "sessions" else ()
+        await result(await post(upstream, _of(era, call("pid")), session))
+        hanging = start(upstream, _of(era, call("hang", "h")), session, 0.05)
+        assert hanging is not None
+        await hanging.ready
+        fault = hanging.take()
+        left = start(upstream, _of(era, call("hang", "left")), session, 30.0)
+        assert left is not None
+        left.abort()
+        seen = json.loads(await result(await post(upstream, _of(era, call("cancelled", "c")), session)))
+    finally:
+        await upstream.close()
+
+    assert isinstance(fault, UpstreamFault)
+    assert (UPSTREAM_TIMEOUT, Executed.UNKNOWN) == (fault.code, fault.executed)
+    assert 2 == len(seen)
+
+
+def _of(era: str, message: dict[str, object]) -> dict[str, Any]:
+    return modern(message) if era == "modern" else message
+
+
+def start(upstream: StdioUpstream, message: dict[str, Any], headers: Headers, seconds: float) -> StartedExchange | None:
+    body = json.dumps(message).encode()
+    sent = ToolCall("hang", Document(b"{}", {}), "1", Conversation("", Rung.ADDRESS))
+    request = UpstreamRequest("tools", "POST", "/mcp", headers, body, seconds)
+    return upstream.start(CheckedCall(sent, b"{}", {}), request)

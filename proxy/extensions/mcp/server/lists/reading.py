@@ -118,7 +118,6 @@ class ListReader:
         self._size = 0
 
     async def close(self) -> None:
-        """Ends the child processes."""
         await self._pool.close()
 
     async def read(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:

@@ -91,19 +91,15 @@ class JoinedUpstream(OwnServer):
 
     @property
     def down(self) -> Mapping[str, str]:
-        """The servers that are out of reach, and why."""
         return self._clients.down
 
     def list_servers(self) -> tuple[ToolServer, ...]:
-        """Implements `JoinsServers`."""
         return self._settings.list_servers(self.down)
 
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:
-        """Sends a checked call to the server that has the tool."""
         return await self._exchange(request, request.body, checked)
 
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
-        """Answers a message that is not a call, or sends it on."""
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole, None)
 
@@ -136,7 +132,6 @@ class JoinedUpstream(OwnServer):
         return self._clients.change(settings, upstreams, is_renamed=is_renamed)
 
     async def close(self) -> None:
-        """Ends all sessions with the servers."""
         await self._clients.close()
 
     async def _exchange(self, request: UpstreamRequest, body: bytes, checked: CheckedCall | None) -> Answer:

@@ -31,7 +31,7 @@ from typing import Final
 from proxy.core.json.jsonspan import find_span, replace_value
 from proxy.core.json.jsontext import TextLimits, dumps, parse
 from proxy.core.model.values import JsonValue, Pointer
-from proxy.extensions.mcp.adapters.mcpmessage import find_missing_capability, read_head, write_id
+from proxy.extensions.mcp.adapters.mcpmessage import Message, find_missing_capability, read_head, write_id
 from proxy.extensions.mcp.upstream.stdio.child import Child
 from proxy.extensions.mcp.upstream.stdio.child_client import MOST_WAITING, ChildClient, ChildEnded, ChildRequest
 
@@ -98,7 +98,6 @@ class Channel:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
         return self._child.pid
 
     async def watch(self, seconds: float) -> tuple[ChildEnded | None, list[str]]:
@@ -136,31 +135,29 @@ class Channel:
         for question in filter(None, client.questions):
             self._send_soon(_make_error(parse(question.encode()), "the client has gone"))
 
-    async def ask(
-        self, client: ChildClient, value: dict[str, JsonValue], body: bytes, *, streams: bool
-    ) -> ChildRequest:
-        """Sends a request; gives where its answer arrives.
+    @property
+    def is_ready(self) -> bool:
+        """Returns whether a request can be sent without waiting."""
+        return self.exit is None and self._child.is_reading
+
+    def ask(self, client: ChildClient, message: Message, body: bytes, *, streams: bool) -> ChildRequest:
+        """Sends a request; gives where its answer arrives. `drain` waits until the child has read enough.
 
         Raises:
                 ChildEnded: the child has ended.
         """
-        own_id, (number, sent) = dumps(value["id"]), self._choose_id(value["id"], body, _ID, self._requests)
-        request = ChildRequest(client, number, own_id, streams=streams)
-        params = value.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
-        if token is not None:
+        if self.exit is not None:
+            raise self.exit
+        number, sent = self._choose_id(message.id, body, _ID, self._requests)
+        request = ChildRequest(client, number, dumps(message.id), streams=streams)
+        if (token := message.meta.get("progressToken")) is not None:
             request.token = dumps(token)
             request.sent_token, sent = self._choose_id(token, sent, _REQUEST_PROGRESS, self._tokens)
             self._tokens[request.sent_token] = request
         self._requests[number] = request
         self.sent_requests += 1
         client.begin(request)
-        try:
-            await self._write(sent)
-        except BaseException:
-            self._finish(number)
-            raise
+        self._write(sent)
         return request
 
     def _choose_id(self, own: JsonValue, body: bytes, at: Pointer, taken: Container[str]) -> tuple[str, bytes]:
@@ -192,7 +189,10 @@ class Channel:
                 body = self._cancel(request, body)
             elif self.shared or target_id.decode() in self._requests:
                 return  # the request has been answered already, or is another client's
-        await self._write(body)
+        if self.exit is not None:
+            raise self.exit
+        self._write(body)
+        await self.drain()
 
     def _cancel(self, request: ChildRequest, body: bytes) -> bytes:
         """Notes that a request is cancelled; gives the cancellation as the child reads it."""
@@ -220,19 +220,20 @@ class Channel:
             self._closing = asyncio.ensure_future(self.close())
 
     async def close(self) -> None:
-        """Ends the child."""
         for mailbox in [client.last_mailbox for client in self._clients]:
             if mailbox is not None:
                 mailbox.close()  # without a reader, so that the child's last messages need not wait
         await self._child.end()
         await asyncio.wait({self._reading})
 
-    async def _write(self, body: bytes) -> None:
-        if self.exit is not None:
-            raise self.exit
+    def _write(self, body: bytes) -> None:
+        # Line breaks can be only between values: within a string JSON escapes them (RFC 8259 section 7).
+        self._child.write_soon(body.replace(b"\n", b" ").replace(b"\r", b" "))
+
+    async def drain(self) -> None:
+        """Waits until the child has read enough. Raises ChildEnded if it no longer reads."""
         try:
-            # Line breaks can be only between values: within a string JSON escapes them (RFC 8259 section 7).
-            await self._child.write(body.replace(b"\n", b" ").replace(b"\r", b" "))
+            await self._child.drain()
         except ConnectionError:
             await asyncio.wait({self._reading})
             raise ChildEnded(self._child.exit_code or 0, self._child.last_words) from None
@@ -253,7 +254,7 @@ class Channel:
                 request = self._finish(number)
                 if request is not None:
                     request.mailbox.end(self.exit)
-            for client in self._clients:
+            for client in list(self._clients):
                 if client.stream is not None:
                     client.stream.close()
             self._ended(self)
@@ -291,7 +292,7 @@ class Channel:
         elif isinstance(meta, dict) and (request := self._requests.get(_key(meta.get(_SUBSCRIPTION)))) is not None:
             request.client.put(request.mailbox, _replace_own(line, _SUBSCRIBED, request.number, request.own_id))
         elif (change := _is_for_all(value["method"])) or not self.shared:
-            for client in self._clients:
+            for client in list(self._clients):
                 client.tell(line, change=change and not self._single)
 
     def _note_stray(self, *, has_id: bool) -> None:

@@ -103,7 +103,6 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; negative for a signal, None while it runs."""
         return self._process.returncode
 
     @property
@@ -113,20 +112,20 @@ class Child:
 
     @property
     def last_lines(self) -> list[str]:
-        """The last lines of stderr, credentials masked."""
         return [mask_credentials(line, _QUOTED) for line in self._last_lines]
 
-    async def write(self, message: bytes) -> None:
-        """Writes one message, which contains no line break.
+    @property
+    def is_reading(self) -> bool:
+        """Returns whether a further message can be written without waiting."""
+        stdin = self._stdin.transport
+        return not stdin.is_closing() and stdin.get_write_buffer_size() < _PIECE
 
-        Raises:
-            ConnectionError: the child no longer reads.
-        """
-        self.write_soon(message)
+    async def drain(self) -> None:
+        """Waits until the child has read enough. Raises ConnectionError if it no longer reads."""
         await self._stdin.drain()
 
     def write_soon(self, message: bytes) -> None:
-        """Queues one message for the child without waiting until it reads."""
+        """Queues one message, which has no line break, for the child without waiting until it reads."""
         if not self._stdin.is_closing():
             self._stdin.write(message + b"\n")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from proxy.core.model.values import JsonValue
+from proxy.driver import Signal
 
 # --- the messages of a child on their way to one HTTP answer ----------------------------------------------------------
 # Messages kept for a client that does not read; beyond this the oldest notifications are dropped.
@@ -24,7 +24,6 @@ class ChildEnded(Exception):  # noqa: N818 - it names an event
 
     @property
     def how(self) -> str:
-        """The end of the child in words."""
         return f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
 
 
@@ -33,7 +32,8 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._messages: deque[tuple[bytes, bool]] = deque()
-        self._arrived = asyncio.Event()
+        self.arrived = Signal()
+        """Set once there is something to `take`."""
         self._ended: ChildEnded | None = None
         self._closed = False
         self._is_writing = False
@@ -46,12 +46,10 @@ class Mailbox:
 
     @property
     def is_closed(self) -> bool:
-        """Returns whether it takes no further message."""
         return self._closed
 
     @property
     def is_full(self) -> bool:
-        """Returns whether it holds as many messages as it keeps."""
         return len(self._messages) >= MOST_WAITING and not self._closed
 
     def when_read(self, act: Callable[[], None]) -> None:
@@ -68,17 +66,15 @@ class Mailbox:
         if self.is_full and not last:
             self._messages.popleft()
         self._messages.append((message, last))
-        self._arrived.set()
+        self.arrived.set()
 
     def end(self, why: ChildEnded) -> None:
-        """Ends the mailbox because the child has ended."""
         self._ended = why
-        self._arrived.set()
+        self.arrived.set()
 
     def close(self) -> None:
-        """Ends the mailbox because its reader or its session is gone."""
         self._closed = True
-        self._arrived.set()
+        self.arrived.set()
         self._tell_read()
 
     def hand_over(self) -> Mailbox:
@@ -96,23 +92,33 @@ class Mailbox:
         self.close()
         return unread
 
-    async def next(self) -> tuple[bytes, bool] | None:
+    @property
+    def has_news(self) -> bool:
+        """Returns whether there is something to `take`: a message, or the end."""
+        return bool(self._messages) or self._closed or self._ended is not None
+
+    def take(self) -> tuple[bytes, bool] | None:
         """The next message, and whether it is the last; None at the end.
 
         Raises:
                 ChildEnded: the child has ended before it sent the rest.
         """
+        self._is_writing = bool(self._messages)
+        if self._messages:
+            return self._messages.popleft()
+        self._tell_read()
+        if self._ended is not None and not self._closed:
+            raise self._ended
+        return None
+
+    async def next(self) -> tuple[bytes, bool] | None:
+        """Does the same, once there is something to take."""
         self._is_writing = False
-        while not self._messages:
+        while not self.has_news:
             self._tell_read()
-            if self._closed:
-                return None
-            if self._ended is not None:
-                raise self._ended
-            self._arrived.clear()
-            await self._arrived.wait()
-        self._is_writing = True
-        return self._messages.popleft()
+            self.arrived = Signal()
+            await self.arrived
+        return self.take()
 
     def _tell_read(self) -> None:
         acts, self._when_read = self._when_read, []
@@ -137,7 +143,6 @@ class ChildClient:
 
     @property
     def is_busy(self) -> bool:
-        """Returns whether a request or a stream is open."""
         return bool(self.open) or self.stream is not None
 
     def listen(self) -> Mailbox:

@@ -69,7 +69,6 @@ class Sessions:
 
     @property
     def children(self) -> int:
-        """The number of running children."""
         return len(self._channels)
 
     def is_starting(self, session_id: str) -> bool:
@@ -123,6 +122,11 @@ class Sessions:
                 self._stateless = self._find_shared(self._common) or await self._start_shared()
             return self._stateless
 
+    def find_modern(self) -> Channel | None:
+        """The child for requests without sessions, if it runs and has answered one."""
+        channel = self._stateless
+        return channel if channel is not None and channel.exit is None and channel.is_modern else None
+
     async def _join(self) -> Channel:
         """The child that all sessions share: that for requests without sessions, unless it serves one era only."""
         async with self._shared_lock:
@@ -174,7 +178,6 @@ class Sessions:
             self._sweep_later()
 
     async def close(self) -> None:
-        """Ends every child."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()

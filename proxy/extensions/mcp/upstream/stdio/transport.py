@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from proxy.core.json.jsonspan import read_members
 from proxy.core.json.jsontext import TextLimits, parse
@@ -23,6 +23,7 @@ from proxy.core.model.codes import UPSTREAM_BAD_ANSWER
 from proxy.core.model.values import (
     ABSENT,
     CheckedCall,
+    Document,
     Executed,
     Fields,
     Headers,
@@ -32,6 +33,7 @@ from proxy.core.model.values import (
     UpstreamFault,
     UpstreamReply,
 )
+from proxy.driver import Signal
 from proxy.extensions.mcp.adapters.mcpmessage import (
     CAPABILITIES_META,
     SESSION_HEADER,
@@ -85,8 +87,24 @@ class StdioUpstream(OwnServer):
     async def send(self, checked: CheckedCall, request: UpstreamRequest) -> Answer:  # noqa: ARG002 - the proof of the check
         return await self._exchange(request, request.body)
 
+    def start(self, checked: CheckedCall, request: UpstreamRequest) -> ChildExchange | None:
+        """Implements `StartsExchanges`: sends a usual call at once to a process that runs; None for any other."""
+        if self._settings.single_client or not isinstance(checked.call.arguments, Document):
+            return None
+        message = read_message(RawRequest("POST", "", "", Fields(request.headers), request.body, {}, ""), _LIMITS)
+        if not isinstance(message, Message) or message.id is ABSENT:
+            return None
+        session = None if message.is_enveloped else self.sessions.find(header_of(request, SESSION_HEADER))
+        found = self.sessions.find_modern() if session is None else session.channel
+        if (session is None) != message.is_enveloped or found is None or not found.is_ready:
+            return None
+        if session is not None:
+            return self._begin(found, session.client, request, message, log=session.events)
+        client = found.client()
+        client.capabilities = message.meta.get(CAPABILITIES_META)
+        return self._begin(found, client, request, message, forget=True, is_alone=True)
+
     async def relay(self, request: UpstreamRequest, body: AsyncIterator[bytes] | None) -> Answer:
-        """Sends a request that is not a call. A streamed body is read whole first, because a message is one line."""
         whole = request.body if body is None else b"".join([piece async for piece in body])
         return await self._exchange(request, whole)
 
@@ -140,7 +158,7 @@ class StdioUpstream(OwnServer):
         if is_notification:
             await session.channel.tell(session.client, _value(body), body)
             return UpstreamReply(202, (), b"")
-        return await self._ask(session.channel, session.client, request, body, log=session.events)
+        return await self._ask(session.channel, session.client, request, message, body, log=session.events)
 
     async def _initialize(self, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
         if message.id is ABSENT:
@@ -157,7 +175,7 @@ class StdioUpstream(OwnServer):
     async def _introduce(self, session: Session, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
         session.client.capabilities = message.param("capabilities")
         try:
-            reply = await self._ask(session.channel, session.client, request, body)
+            reply = await self._ask(session.channel, session.client, request, message, body)
         except BaseException:
             await self.sessions.end(session)
             raise
@@ -186,66 +204,81 @@ class StdioUpstream(OwnServer):
             channel = await self.sessions.stateless()
             reply = await self._ask_stateless(channel, request, message, body)
             code = _find_error_code(reply)
-        if isinstance(reply, UpstreamFault) or code is None:
-            if isinstance(reply, UpstreamReply):
-                self.sessions.note_modern(channel)
-            return reply
-        if message.method == DISCOVER and code not in _REFUSED:
+        if code is not None and message.method == DISCOVER and code not in _REFUSED:
             self.sessions.keep_for_a_session(channel)
-        status = 404 if code == METHOD_NOT_FOUND else 400 if message.method == DISCOVER or code in _REFUSED else 200
+        return self.note_era(channel, reply, code, message.method)
+
+    def note_era(self, channel: Channel, reply: Answer, code: int | None, method: str = "") -> Answer:
+        """Notes that a process has answered a request without a session. Returns the answer with its status."""
+        if isinstance(reply, UpstreamReply) and code is None:
+            self.sessions.note_modern(channel)
+        if isinstance(reply, UpstreamFault) or code is None:
+            return reply
+        status = 404 if code == METHOD_NOT_FOUND else 400 if method == DISCOVER or code in _REFUSED else 200
         return replace(reply, status=status)
 
     async def _ask_stateless(self, channel: Channel, request: UpstreamRequest, message: Message, body: bytes) -> Answer:
         single = self._settings.single_client
         client = channel.only_client() if single else channel.client()
         client.capabilities = message.meta.get(CAPABILITIES_META)
-        try:
-            reply = await self._ask(channel, client, request, body, forget=not single)
-        except BaseException:
-            if not single:
-                channel.forget(client)
-            raise
-        if not single and (isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes)):
-            channel.forget(client)
-        return reply
+        return await self._ask(channel, client, request, message, body, forget=not single)
 
     async def _ask(
-        self,
-        channel: Channel,
-        client: ChildClient,
-        request: UpstreamRequest,
-        body: bytes,
-        *,
-        forget: bool = False,
-        log: EventLog | None = None,
+        self, channel: Channel, client: ChildClient, request: UpstreamRequest, message: Message, body: bytes, **how: Any
     ) -> Answer:
-        """Sends one request; gives its answer, or the head of a stream if other messages come first. `log`: that of
-        the session, for a client that resumes the stream."""
+        """Sends one request; gives its answer, or the head of a stream if other messages come first."""
+        exchange = self._begin(channel, client, replace(request, body=body), message, **how)
         try:
-            child_request, found = await _await_first(channel, client, request, body)
+            async with asyncio.timeout(request.timeout if math.isfinite(request.timeout) else None):
+                await channel.drain()
+            await exchange.ready
         except TimeoutError:
+            exchange.ring()
+        except BaseException:
+            exchange.abort()
+            raise
+        return exchange.take()
+
+    def _begin(
+        self, channel: Channel, client: ChildClient, request: UpstreamRequest, message: Message, **how: Any
+    ) -> ChildExchange:
+        streams = not request.answer_only and "text/event-stream" in header_of(request, "accept")
+        sent = channel.ask(client, message, request.body, streams=streams)
+        if request.passed_on is not None:
+            request.passed_on()
+        exchange = ChildExchange(self, channel, request, sent, sent.mailbox.arrived, **how)
+        if math.isfinite(request.timeout):  # a server that reports progress is at work
+            exchange.wait()
+            sent.progressed = exchange.wait
+        return exchange
+
+    def read_first(self, exchange: ChildExchange) -> Answer:
+        """The answer to a request, once its first message is there."""
+        channel, sent, mailbox = exchange.channel, exchange.sent, exchange.sent.mailbox
+        if exchange.is_late and not mailbox.has_news:
+            channel.abandon(sent.number)
             return RESPONSE_TIMEOUT.of(self._settings.name)
-        if found is None:
-            if child_request.is_cancelled:
-                return UpstreamReply(200, _EVENTS, b"")  # the server need not answer
-            raise channel.exit or ChildEnded(0)
+        try:
+            found = mailbox.take()
+        except ChildEnded as ended:
+            return self._fault(ended)
+        if found is None:  # the server need not answer a cancelled request
+            is_cancelled = sent.is_cancelled
+            return UpstreamReply(200, _EVENTS, b"") if is_cancelled else self._fault(channel.exit or ChildEnded(0))
         first, last = found
         if last:
-            is_long = len(first) > _PIECE and not request.answer_only
+            is_long = len(first) > _PIECE and not exchange.request.answer_only
             return UpstreamReply(200, JSON, _cut(first) if is_long else first)
-        if log is not None and self.is_http_server:
-            feed = log.begin(child_request)
-            events = [*feed.prime(header_of(request, VERSION_HEADER)), feed.write(first)]
-            return self._stream_feed(channel, feed, events, child_request.mailbox)
+        if exchange.log is not None and self.is_http_server:
+            feed = exchange.log.begin(sent)
+            events = [*feed.prime(header_of(exchange.request, VERSION_HEADER)), feed.write(first)]
+            return self._stream_feed(channel, feed, events, mailbox)
 
-        async def leave(_: bool, mailbox: Mailbox = child_request.mailbox, number: str = child_request.number) -> None:
+        async def leave(_: bool) -> None:
             mailbox.close()
-            channel.abandon(number)
-            if forget:
-                channel.forget(client)
+            exchange.abort()
 
-        events = [format_event(first)]
-        return UpstreamReply(200, _EVENTS, EventStream(events, child_request.mailbox, leave, self._fault))
+        return UpstreamReply(200, _EVENTS, EventStream([format_event(first)], mailbox, leave, self._fault))
 
     def _stream_feed(self, channel: Channel, feed: Feed, events: list[bytes], mailbox: Mailbox) -> UpstreamReply:
         """The answer to a request of a session, after `events`: it runs on without its client, which may return."""
@@ -299,29 +332,47 @@ class StdioUpstream(OwnServer):
         return UpstreamFault(UPSTREAM_BAD_ANSWER, "connection_terminated", Executed.UNKNOWN, message)
 
 
-async def _await_first(
-    channel: Channel, client: ChildClient, request: UpstreamRequest, body: bytes
-) -> tuple[ChildRequest, tuple[bytes, bool] | None]:
-    """Sends a request. Gives it with its first message, and whether that is its answer; None if it has ended without.
-    Raises TimeoutError. A request that fails is given up."""
-    streams = not request.answer_only and "text/event-stream" in header_of(request, "accept")
-    limit = request.timeout if math.isfinite(request.timeout) else None
-    child_request: ChildRequest | None = None
-    try:
-        async with asyncio.timeout(limit) as time_left:
-            child_request = await channel.ask(client, _value(body), body, streams=streams)
-            if request.passed_on is not None:
-                request.passed_on()
-            if limit is not None:  # a server that reports progress is at work
-                now = asyncio.get_running_loop().time
-                child_request.progressed = lambda: time_left.reschedule(now() + limit)
-            found = await child_request.mailbox.next()
-            child_request.progressed = _ignore
-            return child_request, found
-    except BaseException:
-        if child_request is not None:
-            channel.abandon(child_request.number)
-        raise
+@dataclass(slots=True)
+class ChildExchange:
+    """Implements `StartedExchange`: a request that a process has. `log`: that of its session, for a client that resumes
+    the stream; `forget`: its client has no session, and ends with it. `is_alone`: `start` has sent it."""
+
+    upstream: StdioUpstream
+    channel: Channel
+    request: UpstreamRequest
+    sent: ChildRequest
+    ready: Signal
+    log: EventLog | None = None
+    forget: bool = False
+    is_alone: bool = False
+    is_late: bool = False
+    _timer: asyncio.TimerHandle | None = None
+
+    def wait(self) -> None:
+        self._stop()
+        self._timer = asyncio.get_running_loop().call_later(self.request.timeout, self.ring)
+
+    def ring(self) -> None:
+        self.is_late = True
+        self.ready.set()
+
+    def take(self) -> Answer:
+        self._stop()
+        self.sent.progressed = _ignore
+        reply = self.upstream.read_first(self)
+        if self.forget and (isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes)):
+            self.channel.forget(self.sent.client)
+        return self.upstream.note_era(self.channel, reply, _find_error_code(reply)) if self.is_alone else reply
+
+    def abort(self) -> None:
+        self._stop()
+        self.channel.abandon(self.sent.number)
+        if self.forget:
+            self.channel.forget(self.sent.client)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _ignore() -> None:
