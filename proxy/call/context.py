@@ -48,7 +48,7 @@ _REPORT: Final = Mode.REPORT  # CPython 3.11 takes longer to look up a member of
 _MODES: Final = {mode: mode.value for mode in Mode}  # a member's `value` is two function calls there
 _USUAL_LIMITS: Final = FeedbackLimits()
 # Stages that wait for others: the client, the operator's own code, and the model endpoint with what it led to.
-_WAITED_FOR: Final = frozenset({"read", "stream", "hooks", "correction"})
+_WAITED_FOR: Final = ("read", "stream", "hooks", "correction")
 # Fields of a record that a correction keeps although it found no better call.
 _KEPT: Final = frozenset({"events", "questions", "stages", "trace", "sent"})
 
@@ -322,8 +322,9 @@ def record_end(record: CallRecord, ended: float, *, has_left: bool = False) -> N
     if record.sending_since:
         record.upstream_seconds += ended - record.sending_since
     others, stages = record.upstream_seconds, record.stages
-    if not _WAITED_FOR.isdisjoint(stages):
-        others += sum([stages[stage] for stage in _WAITED_FOR & stages.keys()])
+    for stage in _WAITED_FOR:
+        if stage in stages:
+            others += stages[stage]
     record.ended, stages["total"] = ended, ended - record.started - others
 
 
