@@ -78,6 +78,10 @@ class CallShape:
     text_repairs: frozenset[str] = frozenset()
     operation: OperationRule | None = None
 
+    def find_tool(self, request: RawRequest) -> str:
+        """Returns the tool that the route or the path names; '' if neither does."""
+        return self.tool if self.tool is not None else request.params.get(self.tool_param or "", "")
+
     @property
     def looks_into_body(self) -> bool:
         """Returns whether the body may hold the conversation or the id of a call."""

@@ -48,7 +48,7 @@ class PlainAdapter(Adapter):
         elif type(arguments) is not UnreadDocument or shape.looks_into_body:
             value = arguments.value
         return ToolCall(
-            shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", ""),
+            shape.find_tool(request),
             arguments,
             find_call_id(request, shape.call_id_pointer, value, fresh_id),
             find_conversation(request, shape.ladder, value),
@@ -120,7 +120,7 @@ def _read(text: bytes, shape: CallShape) -> Document | JsonProblem:
 
 def _read_tool(request: RawRequest, body: JsonValue, shape: CallShape) -> str:
     if shape.tool_pointer is None:
-        return shape.tool if shape.tool is not None else request.params.get(shape.tool_param or "", "")
+        return shape.find_tool(request)
     found = _find_at(body, shape.tool_pointer)
     return found if isinstance(found, str) else ""
 

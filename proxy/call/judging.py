@@ -1,12 +1,12 @@
 """Decides about one call: `judge_call` asks the pure core, and the store about containers.
 
 Judging, repairing and explaining take longer the larger the arguments are. A call that would keep others waiting is
-judged in a child process of `offload` (`Elsewhere`). This is a call with large arguments, unless the schema accepts
-them and checking costs little, and every call of a tool whose listed schema is expensive to compile
+judged in a child process of `offload` (`Elsewhere`). This is a call with large arguments, unless checking them costs
+little (`decide_here`), and every call of a tool whose listed schema is expensive to compile
 (`ToolPolicy.listed`).
 
-Reading strictly costs a microsecond for each value. A child also reads texts of many values first, and says how they
-may be read again without its checks (`KnownText`).
+Reading strictly costs a microsecond for each value, and repairing a text several. A child also reads texts of many
+values first that the quick reader does not take. It says how they may be read again without its checks (`KnownText`).
 
 A call that exceeds its deadline or its memory in a child is refused at once and reaches no tool.
 """
@@ -34,19 +34,12 @@ from proxy.core.contract import container
 from proxy.core.contract.policy import ListedSchema, ToolPolicy
 from proxy.core.decide import complete_decision, decide, decide_accepted, forward_as_sent, prepare
 from proxy.core.explain.explain import explain_unknown_tool
+from proxy.core.json import fast_json
 from proxy.core.json.jsontext import TextLimits, dumps
+from proxy.core.json.strictreader import KnownText
 from proxy.core.model import codes
-from proxy.core.model.values import (
-    CheckedCall,
-    Decision,
-    Document,
-    Failure,
-    Forward,
-    Reject,
-    ToolCall,
-    Violation,
-    value_class,
-)
+from proxy.core.model.value_class import value_class
+from proxy.core.model.values import CheckedCall, Decision, Document, Failure, Forward, Reject, ToolCall, Violation
 from proxy.core.model.work import ON_EVENT_LOOP, CallBudget, call_budget
 from proxy.interfaces import ExaminedTools
 from proxy.offload.pool import GaveUp, Limit, OffloadPool, Shared
@@ -163,6 +156,8 @@ LIGHT: Final = 8 * 1024
 MODEST: Final = 16 * 1024
 # Large arguments with so many commas hold few values: a long text, a file. The schema is checked here first.
 FEW: Final = 4_000
+# The most commas, times the schema's parts, of more values that are checked here: listing as many mistakes takes 40 ms.
+LOOKS: Final = 60_000
 # The most CPU seconds for judging one call, the compilation of its schema included if the child has to do that.
 CALL_SECONDS: Final = 5.0
 # Seconds of the clock that a call waits for a child and its verdict: CPU time passes slowly on a busy machine.
@@ -172,9 +167,11 @@ PATIENCE: Final = 30.0
 MOST_SECONDS: Final = 0.2
 MOST_PATTERN_SECONDS: Final = 0.02
 MOST_BYTES: Final = 16 * 1024 * 1024
-# Texts of so many bytes, and of so many commas and brackets, are read in a child first: here that would take 10 ms.
+# Texts of so many bytes, and of so many commas and brackets, are read in a child first: to repair them takes 50 ms.
 LONG: Final = 32 * 1024
 RICH: Final = 8_000
+# Of these, texts of so many bytes are read here if the quick reader takes them: in 10 ms.
+QUICK: Final = 256 * 1024
 # Keywords that make a verdict cost more than a look at each value.
 _DEAR: Final = (
     "pattern", "patternProperties", "propertyNames", "uniqueItems", "format", "contains", "not", "if", "anyOf", "oneOf",
@@ -208,14 +205,13 @@ class Elsewhere:
         """The same bytes, which can now be read at little cost; or why they cannot be read now."""
         if not is_rich(text):
             return text
-        ended = await self._pool.run(
-            _READ, write_text_job(text, limits, repairs), seconds=CALL_SECONDS, patience=PATIENCE
-        )
-        return (
-            _given_up(ended).failure
-            if isinstance(ended, GaveUp)
-            else read_known_text(ended.result, text, limits, repairs)
-        )
+        if len(text) <= QUICK and (known := fast_json.mark(text, limits)) is not text:
+            return known
+        job = write_text_job(text, limits, repairs)
+        ended = await self._pool.run(_READ, job, seconds=CALL_SECONDS, patience=PATIENCE)
+        if isinstance(ended, GaveUp):
+            return _given_up(ended).failure
+        return read_known_text(ended.result, text, limits, repairs)
 
     async def decide(self, call: ToolCall, policy: ToolPolicy, *, tried: bool = False) -> Decision:
         """The decision on a call. `tried`: `decide_here` has none."""
@@ -290,17 +286,20 @@ def is_ready(policy: ToolPolicy) -> bool:
 
 
 def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
-    """Returns the decision on a light call: always if it is small or nothing validates it, and only if the schema
-    accepts it if that costs little. None: it is not light, or takes more work than others may wait for."""
+    """Returns the decision on a call that is small, has few values for its schema, or is not validated, and on others
+    if their schema accepts them at little cost. None: others would wait for it too long."""
     document, check = call.arguments, policy.check
     if policy.listed is not None:
         return None
     text = document.text if isinstance(document, Document) else b""
     decide_light: Callable[[ToolCall, ToolPolicy], Decision | None] = decide
-    if len(text) > LIGHT and check is not None and policy.container is None:
-        if len(text) > MODEST and (_count(text, b",") > FEW or not check.schemas.mentioned.isdisjoint(_DEAR)):
+    is_known = type(text) is KnownText and text.accepted_by is check
+    if len(text) > LIGHT and check is not None and policy.container is None and not is_known:
+        commas, is_plain = _count(text, b","), check.schemas.mentioned.isdisjoint(_DEAR)
+        is_cheap = is_plain and commas * len(check.schemas.nodes()) <= LOOKS
+        if not is_cheap and len(text) > MODEST and (commas > FEW or not is_plain):
             return None
-        decide_light = decide_accepted
+        decide_light = decide if is_cheap and commas <= FEW and len(text) <= LONG else decide_accepted
     budget = CallBudget(ON_EVENT_LOOP)
     token = call_budget.set(budget)  # as `share_work` does, which costs each call more
     try:

@@ -21,7 +21,7 @@ from proxy.core.explain.undeclared import find_unknown_fields, has_only_undeclar
 from proxy.core.json.embedded import find_embedded
 from proxy.core.json.fast_json import has_pair
 from proxy.core.json.jsontext import TRUSTED, TextLimits, are_equal, dumps_known, parse
-from proxy.core.json.strictreader import UnreadDocument
+from proxy.core.json.strictreader import KnownText, UnreadDocument
 from proxy.core.model import codes
 from proxy.core.model.value_class import UNREAD, Lazy, value_class
 from proxy.core.model.values import (
@@ -224,11 +224,14 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     """Validates first, repairs only what was refused, and validates again (docs/engine.md)."""
     if document.text == b"" and "empty_arguments" not in policy.repair.rules:
         return Reject(_failure(call, (explain_invalid_json(JsonProblem("no arguments", 1, 1)),)))
-    repaired = _repair_document(document, policy, check, is_accepted)
+    text = document.text
     # A text without `<`, plain or escaped, holds no markup: this spares most calls the search.
     leaks = policy.leaked_markup is not _NOT_GUARDED and (
-        document.text.find(b"<") >= 0 or (document.text.find(b"\\") >= 0 and document.text.find(b"\\u003") >= 0)
+        text.find(b"<") >= 0 or (text.find(b"\\") >= 0 and text.find(b"\\u003") >= 0)
     )
+    if type(document) is UnreadDocument and type(text) is KnownText and text.accepted_by is check and not leaks:
+        return Forward(_UnreadCall(call, text, UNREAD, document.repairs))
+    repaired = _repair_document(document, policy, check, is_accepted)
     found: tuple[Violation, ...] = ()
     # An accepted value has no finding if no key is unknown or deprecated.
     is_open = policy.unknown_keys in (_AS_SCHEMA, _FORWARD) and "deprecated" not in check.schemas.mentioned
@@ -237,7 +240,6 @@ def _validate(call: ToolCall, document: Document, policy: ToolPolicy, check: Che
     if found and codes.ERROR in [violation.severity for violation in found]:
         mended = repaired.value if repaired.repairs else ABSENT
         return Reject(_failure(call, found, _TOO_MUCH if repaired.exhausted else "", mended))
-    text = document.text
     if repaired.repairs:
         is_respelt = text and {made.rule for made in repaired.repairs} == _RESPELT
         text = respell_text(text, repaired.value, repaired.repairs) if is_respelt else dumps_known(repaired.value)

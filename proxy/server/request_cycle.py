@@ -29,6 +29,7 @@ from proxy.call.context import (
 from proxy.call.judging import is_rich
 from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
+from proxy.call.typed_texts import LEAST, mark_valid
 from proxy.call_record import CallRecord
 from proxy.core.contract.policy import Mode
 from proxy.core.contract.request_rules import QueryPolicy
@@ -393,15 +394,16 @@ class RequestCycle(Driver[StreamResponse]):
             self.call_route = call_route = replace(call_route, raw=read)
         started = now()
         record_body(record, len(call_route.raw.body), started)
-        if services.elsewhere is not None and is_rich(call_route.raw.body):
+        raw = call_route.raw
+        text = raw.body if len(raw.body) < LEAST else self._read_valid()
+        if text is raw.body and services.elsewhere is not None and is_rich(text):
             await IN_TASK
-            raw = call_route.raw
-            text = await services.elsewhere.read(raw.body, route.shape.text, route.shape.text_repairs)
-            if isinstance(text, Failure):
-                self.call_route = replace(call_route, raw=replace(raw, body=b""))
-                return self._refuse(text)
-            if text is not raw.body:
-                self.call_route = call_route = replace(call_route, raw=replace(raw, body=text))
+            text = await services.elsewhere.read(text, route.shape.text, route.shape.text_repairs)
+        if isinstance(text, Failure):
+            self.call_route = replace(call_route, raw=replace(raw, body=b""))
+            return self._refuse(text)
+        if text is not raw.body:
+            self.call_route = call_route = replace(call_route, raw=replace(raw, body=text))
         if route.learn is not None:
             return await self.handler.listed.of(route.adapter).handle(self._make_listed())
         call = call_route.binding.adapter.decode(call_route.raw, route.shape, record.request_id)
@@ -421,6 +423,13 @@ class RequestCycle(Driver[StreamResponse]):
         record.stages["stream" if response.prepared else "answer"] = now() - started
         return response
 
+    def _read_valid(self) -> bytes | Failure:
+        """Returns the body, marked if it is arguments that the schema of their tool accepts as they are."""
+        raw, shape = self.call_route.raw, self.call_route.binding.route.shape
+        policy = self.call_route.tools.get(shape.find_tool(raw)) if self.call_route.binding.is_plain else None
+        check = None if policy is None else policy.check
+        return raw.body if check is None else mark_valid(raw.body, shape.text, check)
+
     def _refuse(self, failure: Failure) -> Response:
         """The response to a request in which there is no call."""
         call_route = self.call_route
@@ -432,7 +441,7 @@ class RequestCycle(Driver[StreamResponse]):
         would follow. A body that is too large is an attempt of its tool, where the path names that."""
         call_route, record = self.call_route, self.record
         raw, shape = call_route.raw, call_route.binding.route.shape
-        tool = shape.tool if shape.tool is not None else raw.params.get(shape.tool_param or "")
+        tool = shape.find_tool(raw)
         if why.code is codes.BODY_TOO_LARGE and tool and call_route.binding.judges:
             call_id = find_call_id(raw, shape.call_id_pointer, ABSENT, record.request_id)
             unread, conversation = JsonProblem("the body was not read", 1, 1), find_conversation(raw, shape.ladder)

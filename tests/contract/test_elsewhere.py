@@ -20,14 +20,15 @@ from proxy.call.jobs import (
     read_decision,
     read_shared_policy,
 )
-from proxy.call.judging import LIGHT, MODEST, Elsewhere
+from proxy.call.judging import LIGHT, LOOKS, MODEST, QUICK, Elsewhere
+from proxy.call.typed_texts import mark_valid
 from proxy.core.contract.policy import (
     ListedSchema,
     Mode,
     ToolPolicy,
     UnknownKeys,
 )
-from proxy.core.decide import complete_decision, decide
+from proxy.core.decide import complete_decision, decide, prepare
 from proxy.core.explain.advice import add_advice
 from proxy.core.json.jsontext import DEFAULT_LIMITS, dumps, read_document
 from proxy.core.json.strictreader import KnownText, UnreadDocument
@@ -198,7 +199,7 @@ def test_small_calls_and_plainly_valid_ones_are_validated_here() -> None:
     plain = policy({"type": "object", "properties": {"xs": {"type": "array", "items": INT}}})
     dear = policy({"type": "object", "properties": {"xs": {"type": "array", "uniqueItems": True}}})
     valid, invalid = (call('{"xs":[' + ",".join([item] * 3_000) + "]}") for item in ("123456", '"12345"'))
-    many, text = call('{"xs":[' + ",".join(["1"] * MODEST) + "]}"), call('{"text":"' + "x" * 5 * MODEST + '"}')
+    many, text = call('{"xs":[' + ",".join(["1"] * LOOKS) + "]}"), call('{"text":"' + "x" * 5 * MODEST + '"}')
     distinct = call('{"xs":[' + ",".join(map(str, range(10_000, 10_000 + LIGHT // 5))) + "]}")
     modest, refused = (call('{"xs":[' + ",".join([item] * (LIGHT // 5)) + "]}") for item in ("123456", '"1234"'))
     cases = [
@@ -215,6 +216,19 @@ def test_small_calls_and_plainly_valid_ones_are_validated_here() -> None:
     assert [True, True, True, False, False, False, True, False, False] == [
         judging.decide_here(sent, judged) is not None for sent, judged in cases
     ]
+
+
+@pytest.mark.parametrize(("rows", "wrong"), [(400, "seven"), (400, "7"), (1_600, 7)])
+def test_validates_rows_here_if_few_are_wrong_or_none(rows: int, wrong: object) -> None:
+    item = {"type": "object", "properties": {"id": INT, "name": {"type": "string"}}}
+    judged = policy({"type": "object", "properties": {"rows": {"type": "array", "items": item}}})
+    sent = [{"id": row, "name": f"a row with the number {row}"} for row in range(rows - 1)]
+    of_rows = call(json.dumps({"rows": [*sent, {"id": wrong}]}))
+    assert isinstance(of_rows.arguments, Document)
+    assert len(of_rows.arguments.text) > 2 * LIGHT
+    decision = judging.decide_here(of_rows, judged)
+    assert decision == decide(of_rows, judged)
+    assert decision == without_advice(made_there(of_rows, judged))
 
 
 def test_asks_the_schema_once_about_a_large_valid_call() -> None:
@@ -255,6 +269,44 @@ def test_adds_channel_errors_only_to_invalid_arguments(code: codes.ErrorCode) ->
     assert [codes.UNKNOWN_FIELD] == [found.code for found in wrong.failure.violations]
     refused = Reject(Failure(code, "as it was"))
     assert refused == complete_decision(sent, limit, refused)
+
+
+PLAIN: Any = {"type": "object", "properties": {"texts": {"type": "array", "items": {"type": "string"}}, "n": INT}}
+
+
+@pytest.mark.parametrize("change", [{}, {"unknown_keys": UnknownKeys.REFUSE}, {"mode": Mode.REPORT}], ids=str)
+@pytest.mark.parametrize("last", ["a text", "</parameter><parameter>", "\u003c/invoke>"])
+def test_decides_alike_about_arguments_that_their_schema_read(change: dict[str, Any], last: str) -> None:
+    judged = replace(policy(PLAIN), **change)
+    prepare(judged)
+    text = json.dumps({"texts": ["one of many"] * 2_000 + [last], "n": 1}).encode()
+    assert judged.check is not None
+    known = mark_valid(text, DEFAULT_LIMITS, judged.check)
+    assert type(known) is KnownText
+    document = read_document(known, DEFAULT_LIMITS, frozenset())
+    sent, plain = replace(call("{}"), arguments=document), call(text.decode())
+    decision, expected = judging.decide_here(sent, judged), decide(plain, judged)
+
+    assert decision is not None
+    assert list_parts(expected) == list_parts(decision)
+
+
+def list_parts(decision: Decision) -> object:
+    """Returns the parts of a decision, without the call."""
+    if isinstance(decision, Reject):
+        return decision.failure
+    checked = decision.checked
+    return checked.arguments, checked.value, checked.repairs, checked.warnings, checked.enforced
+
+
+def test_only_the_check_that_read_a_text_knows_it() -> None:
+    here, other = policy(PLAIN), policy({**PLAIN, "required": ["more"]})
+    prepare(here)
+    assert here.check is not None
+    known = mark_valid(json.dumps({"texts": ["one of many"] * 2_000}).encode(), DEFAULT_LIMITS, here.check)
+    document = read_document(known, DEFAULT_LIMITS, frozenset())
+    assert isinstance(decide(replace(call("{}"), arguments=document), here), Forward)
+    assert isinstance(decide(replace(call("{}"), arguments=document), other), Reject)
 
 
 # --- with real processes ----------------------------------------------------------------------------------------------
@@ -332,11 +384,14 @@ def test_of_thousands_of_repairs_all_are_counted_and_the_first_have_their_place(
     assert [Repair("string_to_integer", ())] * 3_000 == list(there.checked.repairs[2_000:])
 
 
-async def test_a_text_read_there_is_decided_alike_and_its_value_read_on_demand() -> None:
-    text = dumps({"rows": [{"street": "x", "n": "1"}] * 500 + [{"street": "x", "n": 1}] * 8_500})
-    elsewhere = Elsewhere()
+@pytest.mark.parametrize("rows", [8_500, 12_000], ids=["here", "there"])
+async def test_a_text_read_before_is_decided_alike_and_its_value_read_on_demand(rows: int) -> None:
+    text = dumps({"rows": [{"street": "x", "n": "1"}] * 500 + [{"street": "x", "n": 1}] * rows})
+    pool = OffloadPool()
+    elsewhere = Elsewhere(pool)
     known = await elsewhere.read(text, DEFAULT_LIMITS, frozenset())
     assert isinstance(known, KnownText)
+    assert (len(text) > QUICK) == (pool.children > 0)
     document = read_document(known, DEFAULT_LIMITS, frozenset())
     assert isinstance(document, UnreadDocument)
     sent, plain = replace(call("{}"), arguments=document), call(text.decode())

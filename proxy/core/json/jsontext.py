@@ -25,7 +25,7 @@ from orjson import dumps as write_shortest
 
 from proxy.core.json import fast_json
 from proxy.core.json.strictreader import DEFAULT_LIMITS as DEFAULT_LIMITS
-from proxy.core.json.strictreader import KnownText, PlainReader, UnreadDocument, outline, read_strictly, reader_of
+from proxy.core.json.strictreader import KnownText, PlainReader, UnreadDocument, outline, read_strictly
 from proxy.core.json.strictreader import LosslessFloat as LosslessFloat
 from proxy.core.json.strictreader import TextLimits as TextLimits
 from proxy.core.json.textrepair import repair_text
@@ -88,7 +88,7 @@ def _examine_document(text: bytes, limits: TextLimits) -> PlainReader | JsonProb
     if fast_json.read(text, limits) is not ABSENT:
         return PlainReader.QUICK
     value = parse(text, limits)
-    return value if isinstance(value, JsonProblem) else reader_of(text)
+    return value if isinstance(value, JsonProblem) else PlainReader.LOSSLESS
 
 
 def walk(value: JsonValue) -> Iterator[JsonValue]:

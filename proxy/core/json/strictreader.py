@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from jiter import LosslessFloat as LosslessFloat
 from jiter import from_json
 from orjson import loads as quick_read
 
-from proxy.core.model.value_class import Lazy, set_later, value_class
+from proxy.core.model.value_class import Lazy, value_class
 from proxy.core.model.values import Document, JsonProblem, JsonValue, Pointer
 from proxy.core.model.work import READING
 
@@ -32,14 +31,6 @@ class TextLimits:
 
     depth: int = 64
     nodes: int = READING
-    # A text of fewer bytes cannot break either limit: a level takes two bytes, a value one.
-    harmless: int = field(init=False)
-    # In a text of fewer bytes, counting the brackets costs less than visiting the values.
-    short: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        set_later(self, "harmless", min(2 * self.depth, self.nodes))
-        set_later(self, "short", min(512, self.nodes))
 
 
 DEFAULT_LIMITS: Final = TextLimits()
@@ -55,16 +46,6 @@ _INFINITE: Final = (float("inf"), float("-inf"))
 
 _PLAIN: Final = frozenset({str, bool, type(None)})
 
-# A text up to this size is searched for signs of what the reader does not check. In a longer text the values are
-# visited instead, because it may be one long string, which is quick to read and slow to search.
-SHORT: Final = 4096
-# Translates a short text for the search for numbers that the reader wrongly accepts: every digit becomes "0", every E
-# "e", and everything else a space.
-_SHAPES: Final = bytes(48 if 48 <= byte <= 57 else 101 if byte in b"eE" else 32 for byte in range(256))
-_EXPONENT: Final = b"0e"
-_MOST_DIGITS: Final = 309  # of the largest double, before the point
-_TOO_MANY_DIGITS: Final = b"0" * _MOST_DIGITS
-
 
 def read_strictly(text: bytes, limits: TextLimits) -> JsonValue | JsonProblem:
     """Reads one strict JSON text: the value, or a `JsonProblem` with line and column (VAL-004). Never raises."""
@@ -74,15 +55,6 @@ def read_strictly(text: bytes, limits: TextLimits) -> JsonValue | JsonProblem:
         )
     except ValueError as error:
         return _check_depth(text, limits.depth) or _problem(text, str(error))
-    size = len(text)
-    is_shallow = size < 2 * limits.depth or (size <= SHORT and text.count(b"{") + text.count(b"[") <= limits.depth)
-    if is_shallow and size <= limits.nodes:
-        # partition() is quicker than `in`, and a single byte than the expression.
-        shapes = text.translate(_SHAPES)
-        if not shapes.partition(_EXPONENT)[1] and (size < _MOST_DIGITS or shapes.find(_TOO_MANY_DIGITS) < 0):
-            if text.partition(b"-")[1] and _MINUS_ZERO.search(text):
-                return read_keeping_minus_zero(text)
-            return value
     too_deep, nodes, far, zero = _survey(value, limits.depth)
     if too_deep:
         return _check_depth(text, limits.depth) or JsonProblem(f"nested deeper than {limits.depth} levels", 1, 1)
@@ -179,25 +151,26 @@ class PlainReader(StrEnum):
     """Which reader gives the value of a text that was checked before."""
 
     QUICK = "quick"  # no number needs its own text
-    LOSSLESS = "lossless"  # numbers keep their text, except `-0`
-    MINUS_ZERO = "minus_zero"  # numbers keep their text, and `-0` its sign
+    LOSSLESS = "lossless"  # numbers keep their text
 
 
 class KnownText(bytes):
     """A text with the results of reading it under `limits`: the reader that it needs, or why it is unreadable. Then
-    also the text that the repairs named in `repairs` make of it, with their names, and the `outline` (b'' for none)."""
+    also the text that the repairs named in `repairs` make of it, with their names, and the `outline` (b'' for none).
+    `accepted_by` is the check that accepts it, without a key that its schema does not declare."""
 
     limits: TextLimits
     found: PlainReader | JsonProblem
     repairs: frozenset[str] = frozenset()
     repaired: tuple[KnownText, tuple[str, ...]] | None = None
     outline: bytes = b""
+    accepted_by: object = None
 
     @classmethod
-    def of(cls, text: bytes, limits: TextLimits, found: PlainReader | JsonProblem) -> KnownText:
+    def of(cls, text: bytes, limits: TextLimits, found: PlainReader | JsonProblem, by: object = None) -> KnownText:
         """The same bytes, with what was found."""
         made = cls(text)
-        made.limits, made.found = limits, found
+        made.limits, made.found, made.accepted_by = limits, found, by
         return made
 
     def holds_under(self, limits: TextLimits) -> bool:
@@ -212,9 +185,9 @@ class KnownText(bytes):
         match self.found:
             case PlainReader.QUICK:
                 return quick_read(memoryview(self))  # it takes no subclass of bytes
-            case PlainReader.LOSSLESS:
+            case PlainReader.LOSSLESS if _MINUS_ZERO.search(self) is None:
                 return from_json(self, allow_inf_nan=False, cache_mode="keys", float_mode="lossless-float")
-            case PlainReader.MINUS_ZERO:
+            case PlainReader.LOSSLESS:
                 return read_keeping_minus_zero(self)
             case problem:
                 return problem
@@ -224,11 +197,6 @@ class UnreadDocument(Document):
     """A document whose text is known to be readable, and whose value is read when it is first asked for."""
 
     value = Lazy(Document.value, lambda document: document.text.read())
-
-
-def reader_of(text: bytes) -> PlainReader:
-    """The plain reader for a text that was read without a problem, and not by the quick reader."""
-    return PlainReader.MINUS_ZERO if _MINUS_ZERO.search(text) is not None else PlainReader.LOSSLESS
 
 
 def outline(text: bytes) -> bytes:

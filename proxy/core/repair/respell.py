@@ -18,7 +18,7 @@ from proxy.core.contract.policy import RepairPolicy
 from proxy.core.contract.toolname import is_same_tool, trim
 from proxy.core.explain.places import find_child, find_value, list_alternatives, list_declared_keys, list_members
 from proxy.core.json.jsonspan import replace_values
-from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make_decimal
+from proxy.core.json.jsontext import FRACTIONS, LosslessFloat, is_integral, make_decimal, walk
 from proxy.core.model.values import JsonValue, Pointer, Repair
 from proxy.core.model.work import RESPELLING, TooMuchWorkError, Work, borrow_work
 from proxy.core.rules.branches import Fit
@@ -218,17 +218,8 @@ def respell_text(text: bytes, value: JsonValue, repairs: Sequence[Repair]) -> by
 
 
 def has_integral_float(value: JsonValue) -> bool:
-    """Returns whether a value holds an integral float. Many valid calls are tested, so it uses no generator."""
-    found = [value]
-    for current in found:  # grows during the loop
-        kind = type(current)
-        if kind is dict:
-            found += current.values()
-        elif kind is list:
-            found += current
-        elif kind in FRACTIONS and is_integral_float(current):
-            return True
-    return False
+    """Returns whether a value holds an integral float."""
+    return any(type(inner) in FRACTIONS and is_integral_float(inner) for inner in walk(value))
 
 
 def is_integral_float(value: JsonValue) -> bool:
