@@ -52,8 +52,9 @@ BODIES: Final[dict[str, bytes]] = {
 }
 
 
-def _make_rows(count: int) -> dict[str, Any]:
-    return {"rows": [{"id": row, "name": f"row {row}", "ok": True, "v": row * 1.5 + 0.25} for row in range(count)]}
+def _make_rows(count: int, last: Any = None) -> dict[str, Any]:
+    rows = [{"id": row, "name": f"row {row}", "ok": True, "v": row * 1.5 + 0.25} for row in range(count)]
+    return {"rows": rows if last is None else [*rows[:-1], {**rows[-1], "id": last}]}
 
 
 _ROW: Final = {
@@ -77,7 +78,8 @@ WIDE: Final[dict[str, Any]] = {
         for count in (100, 1000)
     },
 }
-# Bodies that are clean and grow, each with its tool.
+# Bodies that grow, each with its tool, and those that are refused. All others but the repaired ones are clean.
+WRONG: Final = ("400 rows, the last wrong", "1600 rows, the last wrong")
 GROWING: Final[dict[str, tuple[str, bytes]]] = {
     name: (tool, json.dumps(body).encode())
     for name, (tool, body) in {
@@ -87,6 +89,8 @@ GROWING: Final[dict[str, tuple[str, bytes]]] = {
         },
         "code of 64 KB": ("forecast", {**_CLEAN, "note": _LINE * (64_000 // (len(_LINE) + 7))}),
         **{f"{count} rows": ("rows", _make_rows(count)) for count in (10, 100, 400, 1600)},
+        **{f"{count} rows, the last repaired": ("rows", _make_rows(count, "7")) for count in (400, 1600)},
+        **{name: ("rows", _make_rows(int(name.split()[0]), "x")) for name in WRONG},
         **{f"{count} properties": (f"wide_{count}", {f"p{i}": i for i in range(count)}) for count in (10, 50, 200)},
         **{f"schema of {count + 8} properties": (f"large_{count}", _CLEAN) for count in (100, 1000)},
     }.items()
