@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from proxy.core.explain.explain import explain_unknown_tool, list_violations
     from proxy.core.explain.signature import write_signature
     from proxy.core.model.values import CheckedCall, Headers, JsonValue, Pointer
-    from proxy.hooks.following import FollowingHooks
+    from proxy.hooks.running import FollowingHooks
     from proxy.interfaces import CallLimiter, Clock, LearnedLists, Pacing, Services, StateStore, ToolTexts
     from proxy.server.admin.page import Counts, EventPage, Page, PageCounts, PageRequest
     from proxy.server.admin.port import SharedPages, open_operator_ports
@@ -77,7 +77,7 @@ _MODULES: Final = {
     "core.decide": "decide prepare", "core.display.suggestions": "find_nearest",
     "core.envelope.feedback": "write_feedback", "core.explain.advice": "add_advice",
     "core.explain.explain": "explain_unknown_tool list_violations", "core.explain.signature": "write_signature",
-    "hooks.following": "FollowingHooks", "server.admin.port": "SharedPages open_operator_ports",
+    "hooks.running": "FollowingHooks", "server.admin.port": "SharedPages open_operator_ports",
     "server.setup.upstreams": "UpstreamKind make_settings", "state": "Changed MemoryStore StoreChange make_store",
     "telemetry.logs": "Log read_fields render_json round_milliseconds",
     "telemetry.metric_table": "Label METHODS MetricRow OTHER OUTCOMES", "telemetry.metrics": "Metrics",

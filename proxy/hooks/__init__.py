@@ -7,7 +7,7 @@ tool's answer. It sees copies and gives new arguments, never a checked call. So 
 and the tool's `response_schema` judges every replaced answer, whatever a hook does.
 
 Files: `api.py` is the interface for authors; `loading.py` finds and makes the hooks of a config. `running.py` runs them
-within their time, and turns failures into a `Failure`; `following.py` is for plugins that add hooks.
+within their time, and turns failures into a `Failure`. It also has `FollowingHooks`, for plugins that add hooks.
 """
 
 from proxy.hooks.api import Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict

@@ -44,7 +44,7 @@ from proxy.core.model.values import (
 )
 from proxy.core.rules.rules import HOOK
 from proxy.hooks.api import POINTS, Answer, Broken, Call, Change, Ending, Hook, Outgoing, Refuse, Result, Verdict
-from proxy.interfaces import CallRoute, HookNotes, UpstreamRequest
+from proxy.interfaces import CallRoute, HookNotes, Hooks, UpstreamRequest
 from proxy.plugin import SpeaksProtocol
 from proxy.plugins import find_plugins
 
@@ -365,3 +365,28 @@ def _change_headers(headers: Headers, answer: object) -> Headers | str:
 
 def _make_failure() -> Failure:
     return Failure(codes.HOOK_FAILED, codes.HOOK_FAILED.meaning)
+
+
+class FollowingHooks:
+    """Hooks that a plugin adds: they pass on what `first` return, the hooks of the config, if there are any. A plugin
+    overrides the points that it needs, and puts its hooks into `Services.hooks`."""
+
+    def __init__(self, first: Hooks | None) -> None:
+        self.notes = HookNotes() if first is None else first.notes
+        self._first = first
+
+    async def before_decision(self, call: ToolCall) -> ToolCall | UpstreamReply | Failure:
+        return call if self._first is None else await self._first.before_decision(call)
+
+    async def after_decision(self, call: ToolCall, decision: Decision) -> Decision:
+        return decision if self._first is None else await self._first.after_decision(call, decision)
+
+    async def before_forward(self, checked: CheckedCall, request: UpstreamRequest) -> UpstreamRequest | Failure:
+        return request if self._first is None else await self._first.before_forward(checked, request)
+
+    async def after_answer(self, checked: CheckedCall, reply: UpstreamReply) -> UpstreamReply | Failure:
+        return reply if self._first is None else await self._first.after_answer(checked, reply)
+
+    async def after_outcome(self, call: ToolCall, outcome: Outcome | None) -> None:
+        if self._first is not None:
+            await self._first.after_outcome(call, outcome)

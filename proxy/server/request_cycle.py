@@ -29,8 +29,8 @@ from proxy.call.context import (
 from proxy.call.judging import is_rich
 from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
-from proxy.call.typed_texts import LEAST, mark_valid
 from proxy.call_record import CallRecord
+from proxy.core.check.fast_types import LEAST, mark_valid
 from proxy.core.contract.policy import Mode
 from proxy.core.contract.request_rules import QueryPolicy
 from proxy.core.contract.spellings import Unclear

@@ -21,7 +21,7 @@ from proxy.call.jobs import (
     read_shared_policy,
 )
 from proxy.call.judging import LIGHT, LOOKS, MODEST, QUICK, Elsewhere
-from proxy.call.typed_texts import mark_valid
+from proxy.core.check.fast_types import mark_valid
 from proxy.core.contract.policy import (
     ListedSchema,
     Mode,

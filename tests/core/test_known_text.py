@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.call.jobs import read_known_text, read_text, write_text_job
-from proxy.call.typed_texts import mark_valid
+from proxy.core.check.fast_types import mark_valid
 from proxy.core.check.validation import Check, SchemaError, compile_check
 from proxy.core.explain.undeclared import find_unknown_fields
 from proxy.core.json import fast_json
