@@ -185,12 +185,13 @@ def describe_loop(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def _serve(loaded: Loaded, args: argparse.Namespace, hosts: list[HostsProcess]) -> int:
-    signals, pool = queue_signals(), next((each for each in find_plugins(HostsProcess) if each.runs_workers), None)
+    pool = next((each for each in find_plugins(HostsProcess) if each.runs_workers), None)
     if pool is not None and pool not in hosts and loaded.config.workers > 1:
         words = [word for host in hosts for word in host.write_flags(args)]
-        return await pool.run_workers(loaded, args, words, signals)
+        return await pool.run_workers(loaded, args, words, queue_signals())
     from proxy.server import start_serving
 
+    signals = queue_signals()  # a signal during the import ends the process at once
     entry = next((found for host in hosts if (found := host.read_entry(signals, loaded.config.admin))), None)
     watcher = next((made for host in hosts if (made := host.make_watcher(args))), None)
     serving = await start_serving(loaded, listen=args.listen, watch=True, worker=entry, watcher=watcher, held=args.held)
