@@ -13,13 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp.http import HttpVersion11
-from aiohttp.streams import StreamReader
 
 from proxy.core.model.codes import INTERNAL_ERROR
 from proxy.core.model.value_class import value_class
 from proxy.server.http.framing import Response, abort, has_begun, write_response
 from proxy.server.http.headers import Caller
-from proxy.server.http.reading import NOTHING_PARSED, ConnectionPhase, Parsed, ReadingConnection, poll_link
+from proxy.server.http.reading import Begin, ConnectionPhase, ReadingConnection, poll_link
 from proxy.server.http.request_head import LATE_HEAD, BadRequest, explain_fault
 from proxy.server.service import BegunRequest, Handle, RefuseHead, Timeouts
 
@@ -34,10 +33,6 @@ _PROBE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 # Bytes, or the end of the connection, wait in the kernel's buffer.
 _UNREAD: Final = getattr(select, "POLLIN", 0)
-
-# Begins a request while its bytes are read: from its head as the parser gives it, its body and its connection. None if
-# it gets a task from its beginning.
-Begin = Callable[[Any, StreamReader, "Connection"], BegunRequest | None]
 
 
 @value_class
@@ -64,8 +59,7 @@ class Connection(ReadingConnection):
     """The protocol of one connection, which extends the part that reads.
 
     `request` is the one being answered. Ends: `idle_since` is when the connection became idle; `half_closed` says that
-    the client sends no more and waits for its response. Calls that began without a task: `begun` is the one under way,
-    `held` its message and body, which aiohttp has not been given.
+    the client sends no more and waits for its response. `begun` is the call under way that began without a task.
     """
 
     __slots__ = (
@@ -74,7 +68,6 @@ class Connection(ReadingConnection):
         "caller",
         "closing_since",
         "half_closed",
-        "held",
         "idle_since",
         "request",
         "service",
@@ -87,13 +80,12 @@ class Connection(ReadingConnection):
         self.caller: Caller | None = None  # kept by `find_caller`
         self.request: web.BaseRequest | None = None
         self.begun: BegunRequest | None = None
-        self.held: Any = None
         self.half_closed = False
         self.idle_since = loop.time()
         self.closing_since: float | None = None
         self.slow_reader: asyncio.TimerHandle | None = None
         self.side_task: asyncio.Task[None] | None = None
-        super().__init__(manager, loop)
+        super().__init__(manager, loop, service.begin)
 
     # --- opening and closing ------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -166,44 +158,7 @@ class Connection(ReadingConnection):
         elif not link.is_reading() and poll_link(link, getattr(select, "POLLRDHUP", 0)):
             link.abort()
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-    def feed_parser(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
-        """Parses what has arrived, and begins a call that needs no task. Raises HttpProcessingError."""
-        if self.held is not None:
-            if not data:
-                held, self.held = self.held, None
-                self.queued += 1
-                return [held], False, b""
-            self.hand_over()  # what comes now queues behind it
-        parsed = super().feed_parser(data, parse)
-        return NOTHING_PARSED if parsed[0] and self._begin_call(parsed) else parsed
-
-    def _begin_call(self, parsed: Parsed) -> bool:
-        """Begins the call in what was parsed; whether it needs no task yet."""
-        messages, upgraded, _ = parsed
-        begin = self.service.begin
-        if (
-            begin is None
-            or self.state is not _IDLE
-            or self.queued != 1
-            or len(messages) != 1
-            or self.body_open
-            or self.head_since is not None
-            or self.half_closed
-            or self.rest
-            or self.slow_reader is not None
-            or upgraded
-        ):
-            return False
-        message, body = messages[0]
-        if message.should_close or message.upgrade or message.version != HttpVersion11:
-            return False
-        self.begun = begun = begin(message, body, self)
-        if begun is None or begun.needs_task:
-            return False
-        self.state, self.queued, self.held = _BUSY, 0, messages[0]
-        return True
-
+    # --- calls that began without a task ------------------------------------------------------------------------------
     def answer(self, data: bytes) -> bool:
         """Writes the response to the call that began without a task. False: not now, or none may follow it."""
         if self.state is not _BUSY or self.held is None or self.half_closed or self.slow_reader is not None:
@@ -214,11 +169,6 @@ class Connection(ReadingConnection):
         self.note_consumed()
         self._await_next()
         return True
-
-    def hand_over(self) -> None:
-        """Hands aiohttp the request whose call began without a task: aiohttp's task continues it."""
-        if self.held is not None:
-            self.data_received(b"")
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's
         """The client has closed its sending side. Returns whether the connection stays open for the response (RFC 9112

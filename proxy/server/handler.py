@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, Final, Protocol
 
 from proxy.adapters.ladder import read_trace_id
-from proxy.call.context import record_end, record_settled, record_trace
+from proxy.call.context import record_end, record_response, record_settled, record_trace
 from proxy.call_record import CallRecord, Ending, Trace
 from proxy.core.contract.spellings import Unclear
 from proxy.core.model.value_class import value_class
@@ -149,6 +149,7 @@ class Handler:
         """The response to a request whose head is not valid HTTP. Counted like any other."""
         record = CallRecord(self.fresh_id(), "", started=self.now())
         response = answer_unrouted(why.code, why.message, record, status=why.status)
+        record_response(record, response.status, len(response.payload))
         record_end(record, self.now())
         self.tell(record)
         return response

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final, cast
 from aiohttp.web_server import Server
 
 from proxy.config.model import Address, ServerTls
-from proxy.server.connection import Begin, Connection, Service, respond
+from proxy.server.connection import Connection, Service, respond
+from proxy.server.http.reading import Begin
 from proxy.server.service import Handle, RefuseHead, Timeouts
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from proxy.call.context import (
     record_end,
     record_fault,
     record_passthrough,
+    record_response,
     record_route,
 )
-from proxy.call.judging import is_rich
+from proxy.call.judging import LONG, is_rich
 from proxy.call.outcome import refuse_unread_call
 from proxy.call.run import run_call
 from proxy.call_record import CallRecord
@@ -104,17 +105,17 @@ _NO_QUERY: Final = AccessDenied(
 _NO_OVERRIDE: Final = "The header '{name}' asks for another request than the one that is judged: send it without."
 
 
-def begin_request(handler: Handler, message: Any, content: StreamReader, client: Connection) -> RequestCycle | None:
-    """Begins a request without a task; None if that is off. `message` is what aiohttp's parser makes of its head, and
+def begin_request(handler: Handler, message: Any, content: StreamReader, client: Connection) -> None:
+    """Begins a request without a task, unless that is off. `message` is what aiohttp's parser makes of its head, and
     `client` the connection that it came by."""
     if not handler.fast:
-        return None
+        client.hand_over()
+        return
     method, path, has_body = message.method, message.path, type(content) is not EmptyStreamReader
     sent, headers = message.raw_headers, message.headers
     head = ParsedRequest(method, message.version, path, sent, headers, content, has_body, client)
-    cycle = RequestCycle(handler, head, client)
+    client.begun = cycle = RequestCycle(handler, head, client)
     cycle.drive()
-    return cycle
 
 
 def handle_request(handler: Handler, request: web.BaseRequest) -> Coroutine[Any, Any, web.StreamResponse]:
@@ -179,10 +180,10 @@ class RequestCycle(Driver[StreamResponse]):
     def on_advance(self) -> None:
         """Writes the response, if it is there and needs no task. Otherwise a task continues."""
         client: Connection | None = self._client
-        response: Any = self.result  # of a class in `framing.py`, since nothing else goes without a task
+        response = self.result
         if client is None:
             return
-        if response is not None and (data := response.try_encode(self.head)) and client.answer(data):
+        if isinstance(response, Response) and (data := response.try_encode(self.head)) and client.answer(data):
             self.handler.counted_fast += 1
             self.finish()
         else:
@@ -192,6 +193,8 @@ class RequestCycle(Driver[StreamResponse]):
         """The response, in the task of the connection. It has been sent already if it went out piece by piece. Raises
         CancelledError when the client has gone, and ConnectionError if a response that has begun cannot be ended."""
         self.request, self._client = request, None
+        if self.whole:  # aiohttp has the body too, for nobody
+            request.content.read_nowait()
         # `request.task` is the connection's; without its loop, CPython 3.11 asks the kernel for the process id first.
         self._task = asyncio.current_task(request.task.get_loop())
         try:
@@ -227,6 +230,7 @@ class RequestCycle(Driver[StreamResponse]):
     async def respond(self) -> StreamResponse:
         """The response to the request, whatever happens."""
         handler, record, has_left = self.handler, self.record, False
+        response: StreamResponse | None = None
         try:
             response = await self._answer()
         except asyncio.CancelledError:
@@ -242,6 +246,8 @@ class RequestCycle(Driver[StreamResponse]):
                 raise ConnectionError("the response broke off") from error
             response = cut_short(codes.INTERNAL_ERROR, record, self.accept, getattr(self, "call_route", None))
         finally:
+            if isinstance(response, Response):  # a stream has recorded itself
+                record_response(record, response.status, len(response.payload))
             record_end(record, handler.now(), has_left=has_left)
         if handler.draining and isinstance(response, Response):
             response.closes = True
@@ -307,7 +313,8 @@ class RequestCycle(Driver[StreamResponse]):
         if relayed and route.websocket and asks_for_websocket(head, fields):
             own += UPGRADE
         memory = BodyMemory(self.handler.memory, RELAYED if relayed else JUDGED)
-        data = None if relayed or binding.form else take_body(head, fields, route.max_body, memory)
+        unfit = relayed or binding.form or self._task is not None
+        data = None if unfit else take_body(head, fields, route.max_body, memory)
         raw = RawRequest(head.method, target.path, target.query, fields, data or b"", target.params, client)
         tools = route.tools if admitted.calls is None else show_tools(route.tools, admitted.calls)
         self.call_route = RouteRequest(binding, raw, own, admitted.cors, memory, tools, admitted.calls, admitted.caller)
@@ -383,8 +390,8 @@ class RequestCycle(Driver[StreamResponse]):
     # --- the call -----------------------------------------------------------------------------------------------------
     async def _call(self) -> StreamResponse:
         """Reads the body, unless the whole of it is there; runs the call, and encodes its outcome."""
-        call_route, record, services = self.call_route, self.record, self.snapshot.services
-        route, now = call_route.binding.route, self.handler.now
+        call_route, record, services, handler = self.call_route, self.record, self.snapshot.services, self.handler
+        route, now = call_route.binding.route, handler.now
         if not self.whole:
             await IN_TASK
             read = await read_body(self.request, call_route.raw, call_route.memory, route)
@@ -396,7 +403,7 @@ class RequestCycle(Driver[StreamResponse]):
         record_body(record, len(call_route.raw.body), started)
         raw = call_route.raw
         text = raw.body if len(raw.body) < LEAST else self._read_valid()
-        if text is raw.body and services.elsewhere is not None and is_rich(text):
+        if text is raw.body and services.elsewhere is not None and len(text) > LONG and is_rich(text):
             await IN_TASK
             text = await services.elsewhere.read(text, route.shape.text, route.shape.text_repairs)
         if isinstance(text, Failure):
@@ -405,7 +412,7 @@ class RequestCycle(Driver[StreamResponse]):
         if text is not raw.body:
             self.call_route = call_route = replace(call_route, raw=replace(raw, body=text))
         if route.learn is not None:
-            return await self.handler.listed.of(route.adapter).handle(self._make_listed())
+            return await handler.listed.of(route.adapter).handle(self._make_listed())
         call = call_route.binding.adapter.decode(call_route.raw, route.shape, record.request_id)
         record.stages["decode"] = now() - started
         if isinstance(call, Failure):
@@ -413,14 +420,14 @@ class RequestCycle(Driver[StreamResponse]):
         if isinstance(call, Passthrough):
             return await self._relay()
         outcome = await run_call(call, call_route, services, record)
-        started = now()
+        started, stage = now(), "answer"
         if isinstance(outcome, ToolResult):
             response: StreamResponse = answer_failure(call_route.binding, call_route.raw, outcome, record)
         elif isinstance(body := outcome.reply.body, bytes):
             response = answer_call(outcome, body, self.head.method, call_route.cors, record)
         else:
-            response = await self._make_listed().deliver(outcome)
-        record.stages["stream" if response.prepared else "answer"] = now() - started
+            response, stage = await self._make_listed().deliver(outcome), "stream"
+        record.stages[stage] = now() - started
         return response
 
     def _read_valid(self) -> bytes | Failure:

@@ -22,10 +22,6 @@ Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
 class BegunRequest(Protocol):
     """A request that began without a task (`proxy/driver.py`)."""
 
-    @property
-    def needs_task(self) -> bool:
-        """Returns whether it cannot go on without a task."""
-
     def resume(self, request: web.BaseRequest) -> Awaitable[StreamResponse]:
         """The response to the request, which continues in a task."""
 

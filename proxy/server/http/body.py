@@ -100,18 +100,18 @@ class BodyMemory:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def take_body(request: RequestHead, fields: Fields, limit: int, memory: BodyMemory) -> bytes | None:
-    """The body of a call, where all of it has come with its head, and nothing has to be asked, undone or refused. That
-    is how nearly all calls come; None sends the others to `read_body`, which has the same rules and waits."""
+    """The body of a call without a task, if nothing has to be asked, undone or refused. That is how nearly all calls
+    come; None sends the others to `read_body`, which has the same rules and waits. aiohttp still has it too."""
     if not request.body_exists:
         return b""
     content = request.content
-    if not content.is_eof() or content.total_bytes > limit:
+    if content.total_bytes > limit:
         return None
     if fields.get("content-encoding") or fields.get("expect") is not None:
         return None
     if not is_json(fields.get("content-type") or "") or not memory.reach(content.total_bytes):
         return None
-    return content.read_nowait()
+    return b"".join(content._buffer)
 
 
 async def read_body(

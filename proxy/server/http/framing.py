@@ -63,10 +63,6 @@ class _OwnHead(StreamResponse):
     def __init__(self, status: int) -> None:  # aiohttp's own makes headers that nobody reads
         self._status = status
 
-    def try_encode(self, request: RequestHead) -> bytes:  # noqa: ARG002
-        """The bytes of the response as a whole; none if it has to be written in a task."""
-        return b""
-
     @property
     def keep_alive(self) -> bool:
         """Returns whether the connection stays open."""
@@ -79,25 +75,40 @@ class _OwnHead(StreamResponse):
 
 
 class Response(_OwnHead):
-    """A whole response. `closes`: the connection ends with it. `fields` may be added to until it is encoded."""
+    """A whole response. `closes`: the connection ends with it. `fields` may be added to until it is encoded. `known`:
+    the head of an earlier one that `fields` belong to."""
 
-    def __init__(self, status: int, fields: list[tuple[str, str]], payload: bytes, *, closes: bool = False) -> None:
-        super().__init__(status)
+    encoded = b""
+
+    def __init__(
+        self,
+        status: int,
+        fields: list[tuple[str, str]],
+        payload: bytes,
+        *,
+        closes: bool = False,
+        known: KnownHead | None = None,
+    ) -> None:
+        self._status = status
         self.fields = fields
         self.payload = payload
         self.closes = closes
-        self.encoded = b""
+        self.known = known
 
     def encode(self, request: RequestHead) -> bytes:
         """The bytes of the response to a request. Raises ValueError if a field holds a control character."""
-        self.lasts = not self.closes and is_lasting(request) and request.content.is_eof()
-        minor = find_minor_version(request)
-        self.encoded = write_response(
-            self.status, self.fields, self.payload, request.method, minor, keep_alive=self.lasts
-        )
+        minor = 1 if request.version == HttpVersion11 else 0
+        lasts = request.keep_alive and (minor == 1 or is_lasting(request)) and request.content.is_eof()
+        self.lasts = lasts and not self.closes
+        if self.known is not None and self.lasts and minor == 1:
+            self.encoded = self.known.write(self.fields, self.payload)
+            return self.encoded
+        fields = self.fields if self.known is None else [*self.known.crossing, *self.fields]
+        self.encoded = write_response(self.status, fields, self.payload, request.method, minor, keep_alive=self.lasts)
         return self.encoded
 
     def try_encode(self, request: RequestHead) -> bytes:
+        """The bytes of the response; none if it has to be written in a task."""
         try:
             return b"" if self.closes else self.encode(request)
         except ValueError:  # the task refuses it
@@ -272,25 +283,27 @@ class KnownHeads:
             return
         named = "server" in there
         before = "\r\n".join(rows if named else rows[:-1])
-        behind = "" if named else f"\r\n{_SERVER_ROW}"
+        behind = "" if named else f"{_SERVER_ROW}\r\n"
         if len(self._heads) >= _MOST_ROWS:
             self._heads.clear()
-        self._heads[status, fields] = KnownHead(f"{before}\r\n", f"{behind}\r\nContent-Length: ", "date" in there)
+        before, behind = f"{before}\r\n", f"{behind}Content-Length: "
+        self._heads[status, fields] = KnownHead(before, behind, "date" in there, tuple(crossing))
 
 
 class KnownHead(NamedTuple):
-    """A head but for what differs each time: the rows `before` the request id, and those `behind` it."""
+    """A head but for what differs each time: the rows `before` that, and those `behind` it. `crossing`: the fields that
+    it holds."""
 
     before: str
     behind: str
     is_dated: bool
+    crossing: Headers
 
-    def write(self, request_id: str, body: bytes, added: Headers = ()) -> bytes:
+    def write(self, added: Sequence[tuple[str, str]], body: bytes) -> bytes:
         """The bytes of a whole answer, with what is `added` to its fields (without control characters)."""
         date = "" if self.is_dated else f"{make_date_row(int(time.time()))}\r\n"
-        rows = "".join([f"{name}: {value}\r\n" for name, value in added]) if added else ""
-        head = f"{self.before}{rows}X-Request-ID: {request_id}{self.behind}{len(body)}\r\n{date}\r\n"
-        return head.encode("utf-8", "surrogateescape") + body
+        rows = "".join([f"{name}: {value}\r\n" for name, value in added])
+        return f"{self.before}{rows}{self.behind}{len(body)}\r\n{date}\r\n".encode("utf-8", "surrogateescape") + body
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------

@@ -1,18 +1,18 @@
 """Makes requests of a client's bytes: aiohttp's parser, with the limits and the fairness that it lacks.
 
     ReadingConnection    the part of a connection that reads: limits of heads and of chunked framing, how much of it one
-                         turn of the loop parses, and when the socket is paused
+                         turn of the loop parses, when the socket is paused, and which requests begin without a task
       ConnectionPhase    what a connection is doing
-      WatchedProtocol    shows it the bytes before the parser reads them
+      WatchedProtocol    has it parse the bytes that aiohttp gives its parser
 
 aiohttp documents some of the names that this and `server/connection.py` rest on, and not the following. Therefore it is
 pinned to a minor version, and `check_aiohttp` refuses to start with another:
 
     RequestHandler   the keywords of its constructor; `handle_error`, `set_parser`, `close`, `force_close`,
                      `pause_reading`, `resume_reading`; `ssl_context`; BaseProtocol(loop, parser) as its base;
-                     `_buffer_paused`, `_resume_reading_for_buffer`
+                     `_buffer_paused`, `_resume_reading_for_buffer`; `data_received` gives all bytes to the parser
     its parser       `feed_data`, `feed_eof`, `message_consumed`, `pause_reading`, `set_upgraded`
-    StreamReader     `is_eof`, `read_nowait`, `set_exception`, `total_bytes`
+    StreamReader     `is_eof`, `read_nowait`, `set_exception`, `total_bytes`; `_buffer`, the pieces that were not read
     StreamWriter     `output_size`
 """
 
@@ -23,13 +23,12 @@ import select
 import socket
 from collections.abc import Callable
 from enum import Enum, auto
-from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import aiohttp
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpProcessingError
+from aiohttp.http import HttpProcessingError, HttpVersion11
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
@@ -76,6 +75,8 @@ class ConnectionPhase(Enum):
 
 
 # Constants, because CPython 3.11 looks up a member of an enum more slowly than it calls a function.
+_IDLE: Final = ConnectionPhase.IDLE
+_BUSY: Final = ConnectionPhase.BUSY
 _LAST: Final = ConnectionPhase.LAST
 _LINGERING: Final = ConnectionPhase.LINGERING
 
@@ -84,6 +85,9 @@ _LINGERING: Final = ConnectionPhase.LINGERING
 # requests a WebSocket; and the bytes behind it.
 Parsed = tuple[Any, bool, bytes]
 NOTHING_PARSED: Parsed = ((), False, b"")
+# Begins a request without a task, while its connection reads it: from its head as the parser gives it, its whole body
+# and its connection.
+Begin = Callable[[Any, StreamReader, Any], None]
 
 
 class WatchedProtocol(BaseProtocol):
@@ -95,9 +99,9 @@ class WatchedProtocol(BaseProtocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, parser: Any = None) -> None:
         connection = cast(ReadingConnection, self)
-        connection.note_consumed = parser.message_consumed
+        connection.parse, connection.note_consumed = parser.feed_data, parser.message_consumed
         watch = SimpleNamespace(
-            feed_data=partial(connection.feed_parser, parse=parser.feed_data),
+            feed_data=connection.take_parsed,
             feed_eof=parser.feed_eof,
             message_consumed=parser.message_consumed,
             pause_reading=parser.pause_reading,
@@ -114,9 +118,14 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
     `head_end`. Bodies: `body_open` says that the latest is incomplete, `body_read` counts its bytes with their framing,
     `chunked` says that it comes in chunks. `broken` says that bytes arrived that are not HTTP, behind which no request
     can be found.
+
+    Calls that begin without a task: `begin` begins them. `held` is the message and the body of the one under way,
+    which aiohttp has not been given. `ahead` is what was parsed before aiohttp asks for it.
     """
 
     __slots__ = (
+        "ahead",
+        "begin",
         "body",
         "body_open",
         "body_read",
@@ -127,9 +136,11 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         "head_end",
         "head_since",
         "head_size",
+        "held",
         "link",
         "loop",
         "note_consumed",
+        "parse",
         "paused",
         "queued",
         "rest",
@@ -137,10 +148,14 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         "state",
     )
 
-    def __init__(self, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, manager: web.Server, loop: asyncio.AbstractEventLoop, begin: Begin | None) -> None:
         self.loop = loop
+        self.begin = begin
+        self.held: Any = None
+        self.ahead: Parsed | HttpProcessingError | None = None
         self.state = ConnectionPhase.IDLE
         self.link: asyncio.Transport | None = None  # aiohttp drops its own reference before the connection has ended
+        self.parse: Callable[[bytes], Parsed]
         self.note_consumed: Callable[[], None]
         self.body: StreamReader | None = None
         self.finely_chunked: StreamReader | None = None  # the latest body with too many chunks to be read whole
@@ -165,26 +180,61 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
             max_headers=MAX_FIELDS,
         )
 
-    def feed_parser(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
-        """Parses what has arrived, and notes which requests, or which part of a head or body, it was. After the last
-        response, and after bytes that are not HTTP, it is thrown away. Raises HttpProcessingError if the bytes are not
+    def data_received(self, data: bytes) -> None:
+        """Begins a call that nothing comes before or behind. aiohttp gets all else."""
+        if self.held is not None:
+            self.hand_over()  # what comes now queues behind it
+        begin, link = self.begin, self.link
+        if begin is not None and self.state is _IDLE and not self.queued and link is not None and not link.is_closing():
+            self.ahead = parsed = self._parse_arrived(data)
+            is_alone = self.head_since is None and not (self.body_open or self.rest)
+            if is_alone and not isinstance(parsed, HttpProcessingError) and len(parsed[0]) == 1 and not parsed[1]:
+                message, body = parsed[0][0]
+                if not (message.should_close or message.upgrade) and message.version is HttpVersion11:
+                    self.state, self.queued, self.held, self.ahead = _BUSY, 0, (message, body), None
+                    begin(message, body, self)
+                    return
+        super().data_received(data)
+
+    def hand_over(self) -> None:
+        """Hands aiohttp the request whose call began without a task: aiohttp's task continues it."""
+        if self.held is not None:
+            self.ahead, self.held = ([self.held], False, b""), None
+            self.queued += 1
+            super().data_received(b"")
+
+    def take_parsed(self, data: bytes) -> Parsed:
+        """Returns what aiohttp gets in place of its parser's result. Raises HttpProcessingError if the bytes are not
         HTTP, or a head or the framing of a body is too long."""
+        ahead, self.ahead = self.ahead, None
+        parsed = self._parse_arrived(data) if ahead is None else ahead
+        if isinstance(parsed, HttpProcessingError):
+            raise parsed
+        return parsed
+
+    def _parse_arrived(self, data: bytes) -> Parsed | HttpProcessingError:
+        """Parses what has arrived, and notes which requests, or which part of a head or body, it was. After the last
+        response, and after bytes that are not HTTP, it is thrown away."""
         if self.broken or self.state is _LINGERING:
             return NOTHING_PARSED
         try:
-            return self._parse_some(data, parse)
-        except HttpProcessingError:
+            if len(data) > PIECE or self.rest:
+                return self._parse_some(data)
+            parsed = self.parse(data)
+            self._note_parsed(data, parsed)
+        except HttpProcessingError as error:
             self.broken, self.has_parsed, self.rest = True, True, b""
             self.queued += 1
             if self.body is not None and not self.body.is_eof():
                 self.body.set_exception(RequestPayloadError("the body is not framed as HTTP requires"))
-            raise
+            return error
+        return parsed
 
-    def _parse_some(self, data: bytes, parse: Callable[[bytes], Parsed]) -> Parsed:
+    def _parse_some(self, data: bytes) -> Parsed:
         """Parses no more chunked framing than one turn of the loop may hold, and keeps what follows for the next one.
         Otherwise a few clients with tiny chunks would delay everybody else. Raises HttpProcessingError."""
         if self.rest and not data:  # the parser may hold requests that it had no room for, which come first
-            parsed = parse(b"")
+            parsed = self.parse(b"")
             self._note_parsed(b"", parsed)
             if parsed[0] or parsed[1] or self.paused:
                 if parsed[1]:
@@ -193,7 +243,7 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
                 return parsed
         data = self._take_rest() + data
         if len(data) <= PIECE or (self.body_open and not self.chunked):
-            parsed = parse(data)
+            parsed = self.parse(data)
             self._note_parsed(data, parsed)
             return parsed
         at = framing = 0
@@ -201,7 +251,7 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         while not parsed[0] and not parsed[1] and at < len(data) and framing + PIECE <= FRAMING_PER_TURN:
             piece, body = data[at : at + PIECE], self.body
             content = 0 if body is None else body.total_bytes
-            parsed = parse(piece)
+            parsed = self.parse(piece)
             self._note_parsed(piece, parsed)
             at += len(piece)
             framing += len(piece) - (body.total_bytes - content if body is not None else 0)
@@ -213,7 +263,7 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         if messages and self.body is not None and self.body_open and not self.chunked:
             left = int(messages[-1][0].headers.get("Content-Length", 0)) - self.body.total_bytes
             piece = data[at : at + left]
-            self._note_parsed(piece, parse(piece))
+            self._note_parsed(piece, self.parse(piece))
             at += len(piece)
         if at < len(data):
             self._keep_rest(data[at:])
@@ -245,7 +295,9 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
     def _note_parsed(self, data: bytes, parsed: Parsed) -> None:
         """Notes what bytes completed, or are a part of. Raises HttpProcessingError."""
         messages, upgraded, _ = parsed
-        if not messages and data and self.body_open and self.body is not None:
+        if messages:
+            self._note_requests(data, messages, upgraded)
+        elif data and self.body_open and self.body is not None:
             self.body_read += len(data)
             self.body_open = not self.body.is_eof()
             framing = self.body_read - self.body.total_bytes
@@ -253,27 +305,25 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
                 self.finely_chunked = self.body
             if self.body_open and self.chunked and framing > MAX_HEAD + _FRAMING_PER_BYTE * self.body.total_bytes:
                 raise HttpProcessingError(message=FRAMING_TOO_LONG)
-        elif not messages and data:
+        elif data:
             self.head_since = self.loop.time() if self.head_since is None else self.head_since
             self.head_size += len(data)
             self.head_end = (self.head_end + data)[-3:]
             if self.head_size > MAX_HEAD:
                 raise HttpProcessingError(message=HEAD_TOO_LONG)
-        if not messages:
-            return
-        self.has_parsed = True
+
+    def _note_requests(self, data: bytes, messages: Any, upgraded: bool) -> None:
+        message, body = messages[-1]
+        self.has_parsed, self.body, self.chunked = True, body, message.chunked
         self.queued += len(messages)
-        message, self.body = messages[-1]
-        head_end, before = self.head_end, self.head_size - len(self.head_end)
+        self.body_open, self.body_read = not body.is_eof(), len(data)
+        # The blank line that ends this head may have begun in the bytes before.
+        latest, start = self.head_end + data, max(_SHORTEST_HEAD - self.head_size + len(self.head_end), 0)
         self.head_since, self.head_size, self.head_end = None, 0, b""
-        self.body_open, self.body_read, self.chunked = not self.body.is_eof(), len(data), message.chunked
         if upgraded or len(messages) > 1 or message.chunked or self.body_open:
             return
-        # The request ends within these bytes. Bytes behind its end belong to the next head. The blank line that ends
-        # this head may have begun in the bytes before.
-        latest = head_end + data
-        blank = latest.find(b"\r\n\r\n", max(_SHORTEST_HEAD - before, 0))
-        if 0 <= blank < len(latest) - 4 - self.body.total_bytes:
+        # The request ends within these bytes. Bytes behind its end belong to the next head.
+        if 0 <= latest.find(b"\r\n\r\n", start) < len(latest) - 4 - body.total_bytes:
             self.head_since = self.loop.time()
             # After an upgrade that aiohttp does not know, llhttp stops and drops the rest of the same bytes.
             if message.upgrade:

@@ -93,10 +93,13 @@ def read_fields(request: RequestHead) -> Fields:
 
 def make_fields(names: FieldNames, values: Iterable[str]) -> Fields:
     """The fields of a request with such names, and these values."""
-    made = Fields(zip(names.lower, values, strict=True))
-    made.names = names
     if names.is_unique:
-        made.by_name = dict(made)
+        by_name = dict(zip(names.lower, values, strict=True))
+        made = Fields(by_name.items())
+        made.by_name = by_name
+    else:
+        made = Fields(zip(names.lower, values, strict=True))
+    made.names = names
     # One call looks up about a dozen fields, so `get` is the index's own method.
     made.get = made.by_name.get  # type: ignore[assignment, method-assign]
     return made

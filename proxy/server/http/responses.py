@@ -36,23 +36,13 @@ from proxy.core.model.values import (
 from proxy.core.tool_errors.classify import make_fault_failure
 from proxy.driver import IN_TASK
 from proxy.server.bound_route import RouteBinding, RouteRequest
-from proxy.server.http.framing import (
-    SERVER,
-    KnownHead,
-    KnownHeads,
-    Response,
-    ResponseStream,
-    find_minor_version,
-    is_lasting,
-)
+from proxy.server.http.framing import SERVER, KnownHeads, Response, ResponseStream
 from proxy.server.http.headers import make_reply_headers
 from proxy.upstream import ReplyBroken
 from proxy.upstream.faults import close_body
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-    from proxy.server.http.request_head import RequestHead
 
 
 def make_response(reply: HttpReply, record: CallRecord, extra: Headers = ()) -> Response:
@@ -68,7 +58,6 @@ def make_response(reply: HttpReply, record: CallRecord, extra: Headers = ()) -> 
         headers.append(("Proxy-Status", f"{SERVER}; error={record.upstream_error}"))
     elif record.upstream_status:
         headers.append(("Proxy-Status", f"{SERVER}; received-status={record.upstream_status}"))
-    record_response(record, reply.status, len(reply.body))
     return Response(reply.status, headers, reply.body)
 
 
@@ -122,38 +111,18 @@ def answer_call(delivered: Delivered, body: bytes, method: str, cors: Headers, r
     """The response to a call whose tool's answer is there as a whole. `cors` are the fields by which a page may read
     it. Tools repeat their heads, so the latest ones are known."""
     reply = delivered.reply
-    record_response(record, reply.status, len(body))
     plain = method == "POST" and body and not (cors or delivered.corrections or delivered.warnings or delivered.attempt)
     if plain and not delivered.keeps_request_id:
         known = _known_heads.find(reply.status, reply.headers)
         if known is not None:
-            return RepeatedResponse(delivered, body, known, record.request_id)
+            added = make_repair_headers(delivered.repairs) if delivered.repairs else ()
+            return Response(reply.status, [*added, ("X-Request-ID", record.request_id)], body, known=known)
         fields = make_delivery_headers(replace(delivered, repairs=()), method, cors, record.request_id)
         _known_heads.learn(reply.status, reply.headers, fields[:-1])
     return Response(reply.status, make_delivery_headers(delivered, method, cors, record.request_id), body)
 
 
 _known_heads: Final = KnownHeads()
-
-
-class RepeatedResponse(Response):
-    """A tool's whole answer whose head is known from an earlier one."""
-
-    def __init__(self, delivered: Delivered, body: bytes, known: KnownHead, request_id: str) -> None:
-        super().__init__(delivered.reply.status, [], body)
-        self._delivered = delivered
-        self._known = known
-        self._request_id = request_id
-
-    def encode(self, request: RequestHead) -> bytes:
-        self.lasts = not self.closes and is_lasting(request) and request.content.is_eof()
-        if self.lasts and find_minor_version(request) == 1:
-            repairs = self._delivered.repairs
-            added = make_repair_headers(repairs) if repairs else ()
-            self.encoded = self._known.write(self._request_id, self.payload, added)
-            return self.encoded
-        self.fields = make_delivery_headers(self._delivered, request.method, (), self._request_id) + self.fields
-        return super().encode(request)
 
 
 async def deliver(

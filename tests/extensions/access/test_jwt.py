@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from proxy.extensions.access.signed_tokens import MAX_TOKEN
 from proxy.server.connection import Connection
-from proxy.server.service import BegunRequest
 from tests.extensions.access.issuer import AUDIENCE, NOW, ROUTE, Guarded, Issuer, describe_key, guarded, make_key
 from tests.serving.proxied import code
 from tests.serving.wire import JSON_TYPE, Seen, answer, replies, tool
@@ -375,10 +374,10 @@ async def test_a_client_that_goes_before_its_token_is_looked_at_leaves_nothing_u
         begin = listener.service.begin
         assert begin is not None
 
-        def begin_and_lose(message: Any, content: Any, client: Connection) -> BegunRequest | None:
+        def begin_and_lose(message: Any, content: Any, client: Connection) -> None:
             assert client.link is not None
             client.link.abort()  # as if the loop had heard of the end in the same turn
-            return begin(message, content, client)
+            begin(message, content, client)
 
         listener.service = replace(listener.service, begin=begin_and_lose)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
