@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from proxy.adapters.ladder import read_trace_id
@@ -52,13 +53,10 @@ class Snapshot:
     digest: str
     answers: Mapping[str, AnswerPath] = field(default_factory=dict)
     texts: ToolTexts | None = None
-    _known: dict[tuple[str, str], Target] = field(default_factory=dict)
+    known: dict[tuple[str, str], Target] = field(default_factory=dict)
 
     def read_target(self, method: str, target: str) -> Target:
-        """Returns the routes' answer to a method and target. The latest short ones with a route are remembered."""
-        known = self._known.get((method, target))
-        if known is not None:
-            return known
+        """Returns the routes' answer to a method and target. The latest short ones with a route are in `known`."""
         path, query = split_target(target)
         if path in self.answers and path.startswith(_WELL_KNOWN):  # no route takes the place of what we say of us
             return Target(path, query, is_ours=True)
@@ -67,9 +65,9 @@ class Snapshot:
             return Target(path, query, why_not=match)
         found = Target(path, query, self.bindings[match.route.key], match.params)
         if len(target) <= _LONGEST_TARGET:
-            if len(self._known) >= _MOST_TARGETS:
-                self._known.clear()
-            self._known[method, target] = found
+            if len(self.known) >= _MOST_TARGETS:
+                self.known.clear()
+            self.known[method, target] = found
         return found
 
 
@@ -87,7 +85,10 @@ class Target:
 
 
 class RunningRequest(Protocol):
-    """A request that has not ended (`RequestCycle`)."""
+    """A request that has not ended (`RequestCycle`). `ended`: its end, if somebody waits for that."""
+
+    record: CallRecord
+    ended: asyncio.Future[None] | None
 
     def find_end(self) -> asyncio.Future[Any]:
         """Returns the future of the request's end."""
@@ -176,7 +177,17 @@ class Handler:
         trace = None if self.begin_trace is None else self.begin_trace(parent, state)
         record_trace(record, (read_trace_id(parent) or "") if trace is None else trace.trace_id, trace)
 
-    def tell_settled(self, record: CallRecord, settled: Ending) -> None:
+    def finish(self, cycle: RunningRequest) -> None:
+        """Tells of a request that is over, as its record says."""
+        self.under_way.discard(cycle)
+        if (settling := cycle.record.settling) is None:
+            self.tell(cycle.record)
+        else:  # the answer need not wait for the store
+            settling.add_done_callback(partial(self._tell_settled, cycle.record))
+        if cycle.ended is not None and not cycle.ended.done():
+            cycle.ended.set_result(None)
+
+    def _tell_settled(self, record: CallRecord, settled: Ending) -> None:
         """Reports a request that is over, and the episode that its answer has ended."""
         record_settled(record, settled)
         self.tell(record)

@@ -133,7 +133,7 @@ class RequestCycle(Driver[StreamResponse]):
     left to the collector."""
 
     __slots__ = (
-        "_client", "_ended", "_task", "binding", "call_route", "fault", "fields", "handler", "head", "record",
+        "_client", "_task", "binding", "call_route", "ended", "fault", "fields", "handler", "head", "record",
         "request", "snapshot", "target", "whole",
     )  # fmt: skip
     request: web.BaseRequest
@@ -148,7 +148,7 @@ class RequestCycle(Driver[StreamResponse]):
         self.whole = False
         self._client = client
         self._task: asyncio.Task[Any] | None = None
-        self._ended: asyncio.Future[None] | None = None
+        self.ended: asyncio.Future[None] | None = None
         self.fields = fields = read_fields(head)
         self.fault = find_fault(head, fields)
         if handler.hosts and self.fault is None and not is_served_host(fields.get("host") or "", handler.hosts):
@@ -172,9 +172,9 @@ class RequestCycle(Driver[StreamResponse]):
         """Returns what is done when the request is over."""
         if self._task is not None:
             return self._task
-        if self._ended is None:
-            self._ended = asyncio.get_running_loop().create_future()
-        return self._ended
+        if self.ended is None:
+            self.ended = asyncio.get_running_loop().create_future()
+        return self.ended
 
     # --- its driver ---------------------------------------------------------------------------------------------------
     def on_advance(self) -> None:
@@ -185,7 +185,7 @@ class RequestCycle(Driver[StreamResponse]):
             return
         if isinstance(response, Response) and (data := response.try_encode(self.head)) and client.answer(data):
             self.handler.counted_fast += 1
-            self.finish()
+            self.handler.finish(self)
         else:
             client.hand_over()
 
@@ -200,13 +200,13 @@ class RequestCycle(Driver[StreamResponse]):
         try:
             return await self.go_on()
         finally:
-            self.finish()
+            self.handler.finish(self)
 
     def cancel(self) -> None:
         """Ends a request that has no task and whose client has gone."""
         self._client = None
         self.abandon()
-        self.finish()
+        self.handler.finish(self)
 
     def stop(self) -> None:
         """Ends a request because the proxy does."""
@@ -214,17 +214,6 @@ class RequestCycle(Driver[StreamResponse]):
             self._task.cancel()
         else:
             self.drive(asyncio.CancelledError())
-
-    def finish(self) -> None:
-        """Tells of the request, which is over, as its record says."""
-        handler, record = self.handler, self.record
-        handler.under_way.discard(self)
-        if (settling := record.settling) is None:
-            handler.tell(record)
-        else:  # the answer need not wait for the store
-            settling.add_done_callback(partial(handler.tell_settled, record))
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
 
     # --- its stages ---------------------------------------------------------------------------------------------------
     async def respond(self) -> StreamResponse:
@@ -261,7 +250,8 @@ class RequestCycle(Driver[StreamResponse]):
         head, fault, snapshot, fields = self.head, self.fault, self.snapshot, self.fields
         if fault is not None:
             return answer_unrouted(fault.code, fault.message, self.record, self.accept, fault.status)
-        self.target = target = snapshot.read_target(head.method, head.raw_path)
+        known = snapshot.known.get((head.method, head.raw_path))
+        self.target = target = known or snapshot.read_target(head.method, head.raw_path)
         if head.method == "OPTIONS" and not target.is_ours and (method := read_preflight_method(fields)):
             answer = self._answer_preflight(snapshot.table.match(method, target.path))
             if answer is not None:

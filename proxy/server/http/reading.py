@@ -294,9 +294,8 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
 
     def _note_parsed(self, data: bytes, parsed: Parsed) -> None:
         """Notes what bytes completed, or are a part of. Raises HttpProcessingError."""
-        messages, upgraded, _ = parsed
-        if messages:
-            self._note_requests(data, messages, upgraded)
+        if parsed[0]:
+            self._note_requests(data, parsed)
         elif data and self.body_open and self.body is not None:
             self.body_read += len(data)
             self.body_open = not self.body.is_eof()
@@ -312,18 +311,20 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
             if self.head_size > MAX_HEAD:
                 raise HttpProcessingError(message=HEAD_TOO_LONG)
 
-    def _note_requests(self, data: bytes, messages: Any, upgraded: bool) -> None:
+    def _note_requests(self, data: bytes, parsed: Parsed) -> None:
+        messages, upgraded, _ = parsed
         message, body = messages[-1]
         self.has_parsed, self.body, self.chunked = True, body, message.chunked
         self.queued += len(messages)
         self.body_open, self.body_read = not body.is_eof(), len(data)
-        # The blank line that ends this head may have begun in the bytes before.
-        latest, start = self.head_end + data, max(_SHORTEST_HEAD - self.head_size + len(self.head_end), 0)
-        self.head_since, self.head_size, self.head_end = None, 0, b""
+        start, self.head_since = _SHORTEST_HEAD, None
+        if self.head_size:  # the blank line that ends this head may have begun in the bytes before
+            data, start = self.head_end + data, max(start - self.head_size + len(self.head_end), 0)
+            self.head_size, self.head_end = 0, b""
         if upgraded or len(messages) > 1 or message.chunked or self.body_open:
             return
         # The request ends within these bytes. Bytes behind its end belong to the next head.
-        if 0 <= latest.find(b"\r\n\r\n", start) < len(latest) - 4 - body.total_bytes:
+        if 0 <= data.find(b"\r\n\r\n", start) < len(data) - 4 - body.total_bytes:
             self.head_since = self.loop.time()
             # After an upgrade that aiohttp does not know, llhttp stops and drops the rest of the same bytes.
             if message.upgrade:
