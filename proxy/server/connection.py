@@ -167,7 +167,7 @@ class Connection(ReadingConnection):
             self.link.write(data)
         self.begun = self.held = None
         self.note_consumed()
-        self._await_next()
+        self.state, self.idle_since = _IDLE, self.loop.time()
         return True
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's own type says more than aiohttp's

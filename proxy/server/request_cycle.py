@@ -153,11 +153,15 @@ class RequestCycle(Driver[StreamResponse]):
         self.fault = find_fault(head, fields)
         if handler.hosts and self.fault is None and not is_served_host(fields.get("host") or "", handler.hosts):
             self.fault = _NOT_SERVED
+        route, sent_to = "", (head.method, head.raw_path)
+        if self.fault is None:
+            self.target = target = self.snapshot.known.get(sent_to) or self.snapshot.read_target(*sent_to)
+            route = "" if target.binding is None else target.binding.route.name
         given = fields.get("x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else handler.fresh_id()
         parent = fields.get("traceparent")
         trace_id = read_trace_id(parent) if parent is not None and handler.begin_trace is None else None
-        self.record = CallRecord(request_id, "", head.method, started=handler.now(), trace_id=trace_id or "")
+        self.record = CallRecord(request_id, route, head.method, started=handler.now(), trace_id=trace_id or "")
         if handler.begin_trace is not None:
             handler.place(self.record, parent, fields.get("tracestate"))
         handler.under_way.add(self)
@@ -250,8 +254,7 @@ class RequestCycle(Driver[StreamResponse]):
         head, fault, snapshot, fields = self.head, self.fault, self.snapshot, self.fields
         if fault is not None:
             return answer_unrouted(fault.code, fault.message, self.record, self.accept, fault.status)
-        known = snapshot.known.get((head.method, head.raw_path))
-        self.target = target = known or snapshot.read_target(head.method, head.raw_path)
+        target = self.target
         if head.method == "OPTIONS" and not target.is_ours and (method := read_preflight_method(fields)):
             answer = self._answer_preflight(snapshot.table.match(method, target.path))
             if answer is not None:
@@ -259,7 +262,6 @@ class RequestCycle(Driver[StreamResponse]):
         if (binding := target.binding) is None:
             return self._answer_unrouted() or await self._answer_path()
         self.binding, route = binding, binding.route
-        record_route(self.record, route.name)
         if fields.get("via") is not None and self.handler.hop.is_loop(fields):
             return self._deny(_LOOP)
         if self.handler.closing:
@@ -290,8 +292,8 @@ class RequestCycle(Driver[StreamResponse]):
         binding = self.binding
         route, relayed = binding.route, binding.route.kind == "passthrough"
         if not relayed:  # what makes a request more than the body that is judged; rules hold on a report-only route too
-            refuses = route.query_policy is QueryPolicy.REFUSE
-            if target.query and refuses and (route.mode is Mode.ENFORCE or admitted.calls is not None):
+            enforces = target.query and (route.mode is Mode.ENFORCE or admitted.calls is not None)
+            if enforces and route.query_policy is QueryPolicy.REFUSE:
                 return self._deny(_NO_QUERY)
             if name := fields.names.method_override:
                 return self._deny(AccessDenied(codes.BAD_REQUEST, _NO_OVERRIDE.format(name=name)))

@@ -301,9 +301,10 @@ class KnownHead(NamedTuple):
 
     def write(self, added: Sequence[tuple[str, str]], body: bytes) -> bytes:
         """The bytes of a whole answer, with what is `added` to its fields (without control characters)."""
-        date = "" if self.is_dated else f"{make_date_row(int(time.time()))}\r\n"
-        rows = "".join([f"{name}: {value}\r\n" for name, value in added])
-        return f"{self.before}{rows}{self.behind}{len(body)}\r\n{date}\r\n".encode("utf-8", "surrogateescape") + body
+        head, date = self.before, "" if self.is_dated else f"{make_date_row(int(time.time()))}\r\n"
+        for name, value in added:
+            head += f"{name}: {value}\r\n"
+        return f"{head}{self.behind}{len(body)}\r\n{date}\r\n".encode("utf-8", "surrogateescape") + body
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------

@@ -134,11 +134,9 @@ random_bits: Final = _chance.getrandbits  # so many of them, for the ids of trac
 def make_id() -> str:
     """A new request id: a UUID of version 7 (RFC 9562 section 5.7), which sorts by time, with milliseconds since the
     epoch and 74 random bits. It guards nothing, so its chance need not be the kernel's, which costs a system call."""
-    chance = _chance.getrandbits(74)
-    milliseconds, low = time.time_ns() // 1_000_000 & 0xFFFFFFFFFFFF, chance & 0x3FFFFFFFFFFFFFFF
-    made = milliseconds << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0x2 << 62 | low
-    text = made.to_bytes(16, "big").hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    now, chance = time.time_ns() // 1_000_000, random_bits(74)
+    early, second, last = now >> 16 & 0xFFFFFFFF, chance >> 60 | 0x8000, chance >> 12 & 0xFFFFFFFFFFFF
+    return "%08x-%04x-7%03x-%04x-%012x" % (early, now & 0xFFFF, chance & 0xFFF, second, last)  # noqa: UP031 - fastest
 
 
 # --- checking ---------------------------------------------------------------------------------------------------------
