@@ -80,16 +80,13 @@ class BodyMemory:
 
     def reach(self, length: int) -> bool:
         """Takes the memory that a body of `length` bytes needs, less its present share; False if too little is left."""
-        wanted = length if length <= SMALL else length * self._each
+        budget, wanted = self._budget, length if length <= SMALL else length * self._each
         more = wanted - self._held
-        if more <= 0:
-            return True
-        budget = self._budget
-        is_alone = budget.held == self._held
-        if budget.room and not is_alone and budget.held + more > budget.room:
-            return False
-        budget.held += more
-        self._held = wanted
+        if more > 0:
+            if budget.held + more > budget.room > 0 and budget.held != self._held:  # others hold some too
+                return False
+            budget.held += more
+            self._held = wanted
         return True
 
     def release(self) -> None:

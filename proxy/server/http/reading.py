@@ -186,14 +186,15 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
             self.hand_over()  # what comes now queues behind it
         begin, link = self.begin, self.link
         if begin is not None and self.state is _IDLE and not self.queued and link is not None and not link.is_closing():
-            self.ahead = parsed = self._parse_arrived(data)
+            parsed = self._parse_arrived(data)
             is_alone = self.head_since is None and not (self.body_open or self.rest)
-            if is_alone and not isinstance(parsed, HttpProcessingError) and len(parsed[0]) == 1 and not parsed[1]:
-                message, body = parsed[0][0]
+            if is_alone and type(parsed) is tuple and len(parsed[0]) == 1 and not parsed[1]:
+                message, body = held = parsed[0][0]
                 if not (message.should_close or message.upgrade) and message.version is HttpVersion11:
-                    self.state, self.queued, self.held, self.ahead = _BUSY, 0, (message, body), None
+                    self.state, self.queued, self.held = _BUSY, 0, held
                     begin(message, body, self)
                     return
+            self.ahead = parsed
         super().data_received(data)
 
     def hand_over(self) -> None:
