@@ -193,6 +193,15 @@ def test_a_plain_schema_reads_only_valid_texts(row: str, is_read_so: bool) -> No
     assert not is_read(check, text, TextLimits(nodes=3))
 
 
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b"[", b"")])
+def test_a_plain_schema_reads_no_text_of_any_depth(opening: bytes, closing: bytes) -> None:
+    check = compile_check(ROW)
+    check.prepare(everywhere=False)
+    for depth in (100, 1_000, 100_000):
+        text = b'{"id":1,"other":' + opening * depth + b"1" + closing * depth + b"}"
+        assert mark_valid(text, DEFAULT_LIMITS, check) is text
+
+
 def test_asks_a_schema_less_often_whose_texts_need_a_judge() -> None:
     check = compile_check(ROW)
     assert not any(is_read(check, '{"id":1,"other":1}') for _ in range(40))

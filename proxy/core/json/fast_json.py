@@ -67,7 +67,7 @@ def read_proved(text: bytes, decode: Decode = quick_read) -> JsonValue | Absent:
     try:
         value = decode(text)
         written = quick_write(value)
-    except (ValueError, TypeError):  # not JSON, or an integer beyond 64 bits, or too deep for this reader
+    except (ValueError, TypeError, RecursionError):  # not JSON, an integer beyond 64 bits, or too deep for a reader
         return ABSENT
     packed = written if written == text else text.translate(None, _SPACE)
     # The only white space that orjson writes is in strings: spaces, because it escapes the rest.
