@@ -44,7 +44,7 @@ class Plugin:
         """Imports what its requests need, so that the first one does not wait for it."""
 
     def declare_keys(self) -> Mapping[str, Kind]:
-        """Place -> a mapping with its keys there: '' for the top level, a section, or a name in `$defs`."""
+        """Returns place -> the mapping of its keys there: '' for the top level, a section, or a name in `$defs`."""
         raise NotImplementedError
 
     def list_metrics(self) -> Sequence[MetricRow]:
@@ -124,8 +124,8 @@ class ExtendsVerbs(Plugin):
 
 
 class HostsProcess(Plugin):
-    """Knows what a process of `serve` runs in, from flags that count if the first of them is given: a pod, or a pool of
-    workers. `title` and `text` head the flags in the help. If it `runs_workers`, it starts the pool too."""
+    """Knows the host of a process of `serve`: a pod, or a pool of workers. Its flags count if the first one is given.
+    `title` and `text` head the flags in the help. If it `runs_workers`, it starts the pool too."""
 
     title: ClassVar[str] = ""
     text: ClassVar[str] = ""
@@ -160,8 +160,8 @@ class HostsProcess(Plugin):
 class AddsKeys(Plugin):
     """Adds keys to the config. `sections` are top-level keys, `policy_keys` those of `defaults`, tools and routes,
     `limit_keys` those of `limits`. Processes share counts of `shared_limits`. Of policies, `tool_keys` apply to one
-    tool, `whole_keys` are not merged, and lists of `joined_keys` extend outer ones. `call_keys` need calls.
-    `other_names`: system -> its name for a key -> what to write here."""
+    tool, `whole_keys` are not merged, and lists of `joined_keys` extend outer ones. `call_keys` need calls. Other code
+    reads `other_keys`. `other_names`: system -> its name for a key -> what to write here."""
 
     sections: ClassVar[tuple[str, ...]] = ()
     policy_keys: ClassVar[tuple[str, ...]] = ()
@@ -199,7 +199,7 @@ class SpeaksProtocol(Plugin):
     """Adds the adapter of a protocol, and what its routes need. The three kinds of protocols are:
 
     - a value of `protocol`, whose servers list their tools. An upstream may have the first of `upstream_keys` in place
-      of a URL, as `upstream_hint` says, and beside it the others. Web pages may send `page_headers` (`*` ends a prefix)
+      of a URL, as `upstream_hint` says, and the others with it. Web pages may send `page_headers` (`*` ends a prefix)
       and read `answer_headers`. Hooks may not change headers that begin with `header_prefix`.
     - relayed routes with the key `relay_key`, and all paths below. `relay_policy_keys` need that key.
     - calls as HTTP requests, whose places of arguments are in the keys `request` and `parameters`, or in a schema with
@@ -218,7 +218,7 @@ class SpeaksProtocol(Plugin):
     schema_source: ClassVar[str] = ""
 
     def load_adapter(self) -> Adapter:
-        """The adapter."""
+        """Returns the adapter."""
         raise NotImplementedError
 
     def make_reader(self, context: Context, catalogue: ToolReader) -> RouteKindReader:
@@ -287,7 +287,7 @@ class ExtendsCalls(AddsKeys):
         return None
 
     def make_answers(self, config: Config) -> Mapping[str, AnswerPath]:
-        """Path -> what answers it beside the routes."""
+        """Returns path -> its answer, for paths outside of the routes."""
         return {}
 
     def make_tool_texts(self, config: Config) -> ToolTexts | None:
@@ -295,7 +295,7 @@ class ExtendsCalls(AddsKeys):
         return None
 
     def find_pinned(self, config: Config, route: str) -> PinnedTools | None:
-        """Which definitions of a route's listed tools are approved; None if the config pins nothing there."""
+        """The approved definitions of a route's listed tools; None if the config pins nothing there."""
         return None
 
     def preview_call(self, config: Config, entry: CallRecord, sent: Headers, call: CheckedCall) -> dict[str, JsonValue]:
@@ -305,7 +305,7 @@ class ExtendsCalls(AddsKeys):
 
 class ObservesCalls(AddsKeys):
     """Observes finished calls, for a config with one of the plugin's sections. If it `traces`, it traces requests too,
-    if the config or the environment asks for it."""
+    if the config or the environment asks for that."""
 
     traces: ClassVar[bool] = False
 
@@ -318,7 +318,7 @@ class ObservesCalls(AddsKeys):
         raise NotImplementedError
 
     def find_missing(self) -> str:
-        """Which libraries of the tracer are missing, in words; '' if none is."""
+        """The missing libraries of the tracer, in words; '' if none is missing."""
         return ""
 
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from proxy.upstream.outgoing_client import OutgoingClient, TOO_LARGE, post_json
     from proxy.upstream.replayed_body import ReplayedBody, gather_body
 
-# Module -> all that plugins take of it also while they run.
+# Module -> the names that plugins take of it while they run, not only for types.
 _MODULES: Final = {
     "adapters.base": "Adapter CallShape ConversationSource find_nameless", "call.run": "run_call",
     "cli.check_formats": "CheckFlag CheckReport FlagFinding print_unusable",

@@ -55,7 +55,7 @@ def find_plugins(seam: type[_Seam]) -> list[_Seam]:
 
 @cache
 def list_keys(plugin: Plugin) -> list[str]:
-    """The names of a plugin's keys in the config; `state` for those in that section."""
+    """Returns the names of a plugin's keys in the config; `state` for those in that section."""
     attributes = ("sections", "policy_keys", "limit_keys", "other_keys")
     own = [plugin.relay_key] if isinstance(plugin, SpeaksProtocol) and plugin.relay_key else []
     own += ["state"] if isinstance(plugin, KeepsState) else []
@@ -76,12 +76,12 @@ def list_askers(config: Config, entry: RouteEntry) -> list[str]:
 
 
 def find_requests() -> SpeaksProtocol | None:
-    """The plugin that speaks calls as HTTP requests; None without one."""
+    """Returns the plugin that reads calls from HTTP requests; None without one."""
     return next((each for each in find_plugins(SpeaksProtocol) if each.schema_source), None)
 
 
 def list_used(config: Config) -> list[ExtendsCalls]:
-    """The plugins that add to the calls of a config: always, or because it has one of their sections or policy keys."""
+    """Returns the plugins that extend the calls of a config: always, or by one of their sections or policy keys."""
     policies = (policy for route in config.routes for policy in route.list_policies())
     keys = {key for policy in policies for key in policy.added} | config.sections.keys()
     found = find_plugins(ExtendsCalls)

@@ -187,8 +187,8 @@ def record_call(
 
 
 def record_approval(context: CallContext, checked: CheckedCall, event: str = "") -> None:
-    """Records a call that may be sent, and what was done to it: the proxy's repairs, and a model's corrections. `event`
-    is what happened around its container, one of `container.EVENTS`, or ''."""
+    """Records a call that may be sent, with the proxy's repairs and a model's corrections. `event` is the one around
+    its container, of `container.EVENTS`, or ''."""
     record, repairs = context.record, context.opening + checked.repairs
     corrections: tuple[Repair, ...] = ()
     if checked.repairs:

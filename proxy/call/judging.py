@@ -1,12 +1,11 @@
 """Decides about one call: `judge_call` asks the pure core, and the store about containers.
 
-Judging, repairing and explaining take longer the larger the arguments are. A call that would keep others waiting is
-judged in a child process of `offload` (`Elsewhere`). This is a call with large arguments, unless checking them costs
-little (`decide_here`), and every call of a tool whose listed schema is expensive to compile
-(`ToolPolicy.listed`).
+Judging, repairing and explaining take longer the larger the arguments are. A child process of `offload` (`Elsewhere`)
+judges calls that would keep others waiting. Such a call has large arguments that cost much to check (`decide_here`), or
+a tool whose listed schema is expensive to compile (`ToolPolicy.listed`).
 
-Reading strictly costs a microsecond for each value, and repairing a text several. A child also reads texts of many
-values first that the quick reader does not take. It says how they may be read again without its checks (`KnownText`).
+Strict reading costs a microsecond for each value, and the repair of a text several. So a child also reads texts of many
+values that the quick reader does not take. It says how to read them again without its checks (`KnownText`).
 
 A call that exceeds its deadline or its memory in a child is refused at once and reaches no tool.
 """
@@ -126,9 +125,8 @@ async def _advise_call(context: CallContext, failure: Failure) -> Failure:
     return container.advise_call(failure, await _decide(context, call, function), function.feedback)
 
 
-# One forwarded call in so many is judged by another validator too: until it has judged `FIRST` calls of a tool with a
-# schema, and later. A schema that two validators read differently shows early; each question costs a process as much as
-# a call.
+# Another validator also judges one forwarded call in so many: until it has judged `FIRST` calls of a tool, and later.
+# If two validators read a schema differently, the first calls show it. Each question costs a process as much as a call.
 FIRST: Final = 10
 SAMPLE_OF_FIRST: Final = 100
 SAMPLE_OF_LATER: Final = 1000
@@ -156,7 +154,7 @@ LIGHT: Final = 8 * 1024
 MODEST: Final = 16 * 1024
 # Large arguments with so many commas hold few values: a long text, a file. The schema is checked here first.
 FEW: Final = 4_000
-# The most commas, times the schema's parts, of more values that are checked here: listing as many mistakes takes 40 ms.
+# The most commas, times the parts of the schema, of a call that is checked here: to list as many errors takes 40 ms.
 LOOKS: Final = 60_000
 # The most CPU seconds for judging one call, the compilation of its schema included if the child has to do that.
 CALL_SECONDS: Final = 5.0
@@ -167,10 +165,10 @@ PATIENCE: Final = 30.0
 MOST_SECONDS: Final = 0.2
 MOST_PATTERN_SECONDS: Final = 0.02
 MOST_BYTES: Final = 16 * 1024 * 1024
-# Texts of so many bytes, and of so many commas and brackets, are read in a child first: to repair them takes 50 ms.
+# A child first reads texts of more bytes with more commas and brackets than these: to repair them takes 50 ms.
 LONG: Final = 32 * 1024
 RICH: Final = 8_000
-# Of these, texts of so many bytes are read here if the quick reader takes them: in 10 ms.
+# The quick reader tries such a text here first if it has at most so many bytes, which takes 10 ms.
 QUICK: Final = 256 * 1024
 # Keywords that make a verdict cost more than a look at each value.
 _DEAR: Final = (
@@ -286,8 +284,8 @@ def is_ready(policy: ToolPolicy) -> bool:
 
 
 def decide_here(call: ToolCall, policy: ToolPolicy) -> Decision | None:
-    """Returns the decision on a call that is small, has few values for its schema, or is not validated, and on others
-    if their schema accepts them at little cost. None: others would wait for it too long."""
+    """Returns the decision on a call that is small, has few values for its schema, or needs no validation. The schema
+    must accept a larger call at little cost. None: other calls would wait too long, so a child has to decide."""
     document, check = call.arguments, policy.check
     if policy.listed is not None:
         return None

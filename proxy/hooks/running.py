@@ -368,7 +368,7 @@ def _make_failure() -> Failure:
 
 
 class FollowingHooks:
-    """Hooks that a plugin adds: they pass on what `first` return, the hooks of the config, if there are any. A plugin
+    """Hooks that a plugin adds. They pass on the results of `first`, the hooks of the config if there are any. A plugin
     overrides the points that it needs, and puts its hooks into `Services.hooks`."""
 
     def __init__(self, first: Hooks | None) -> None:

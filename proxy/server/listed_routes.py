@@ -39,7 +39,7 @@ PassedOn = Callable[[JsonValue], None]
 
 @value_class
 class ListedRequest:
-    """One request with everything needed to answer it. `find_request` gives aiohttp's, which is there in a task only.
+    """One request with everything needed to answer it. `find_request` returns aiohttp's, which exists only in a task.
     With `closing` the connection ends after the answer. `texts` are what clients read of tools before they call; `tell`
     takes the records of further calls in the same request."""
 
@@ -54,7 +54,7 @@ class ListedRequest:
     tell: Callable[[CallRecord], None]
 
     async def deliver(self, delivered: Delivered) -> web.StreamResponse:
-        """The response with a tool's or a server's answer; a stream is written to its end, in a task."""
+        """Returns the response with a tool's or a server's answer. A task writes a stream to its end."""
         body, cors = delivered.reply.body, self.call_route.cors
         if isinstance(body, bytes):
             return answer_call(delivered, body, self.call_route.raw.method, cors, self.record)

@@ -423,7 +423,7 @@ class RequestCycle(Driver[StreamResponse]):
         return response
 
     def _read_valid(self) -> bytes | Failure:
-        """Returns the body, marked if it is arguments that the schema of their tool accepts as they are."""
+        """Returns the body, marked if it holds arguments that the schema of their tool accepts unchanged."""
         raw, shape = self.call_route.raw, self.call_route.binding.route.shape
         policy = self.call_route.tools.get(shape.find_tool(raw)) if self.call_route.binding.is_plain else None
         check = None if policy is None else policy.check

@@ -1,7 +1,7 @@
 """Stores for episodes, call counts and container expansions: one file per backend, chosen by `make_store`.
 
-A new backend is one file with a `KeepsState`, and its place in `STORES`; the store contract suite then runs over it as
-well. Backends that need a server are plugins. `core.contract.attempts.add` defines what a failure does to an episode.
+A new backend is one file with a `KeepsState`, and its entry in `STORES`. The store contract suite then also runs over
+it. Backends that need a server are plugins. `core.contract.attempts.add` defines what a failure does to an episode.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STORES: Final[tuple[KeepsState, ...]] = (
 
 
 def list_keepers() -> list[KeepsState]:
-    """All state backends: those in this process, and those of plugins."""
+    """Returns all state backends: those in this process, and those of plugins."""
     return [*STORES, *find_plugins(KeepsState)]
 
 

@@ -4,8 +4,8 @@ Fields have OTel's names where it defines them. A refusal is logged at level war
 Acode prescribes (NFR-013..016, "Logging"). Lines hold names, codes and paths, bounded and with credentials masked, and
 never an argument value.
 
-structlog makes every line as it comes, for machines and for people. The thread of `writer.py` writes the lines of some
-time at once.
+structlog makes every line at once, for machines and for people. The thread of `writer.py` writes the lines of a short
+time together.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Log:
         }
 
     def _render_losses(self, lost: Mapping[str, int]) -> bytes:
-        """The line that says how many lines were lost before it, by reason. The writer's thread makes it."""
+        """The line with the numbers of lines that were lost before it, by reason. The writer's thread makes it."""
         return b"" if LEVELS["warning"] < LEVELS[self.level] else self._lines.render("warning", _DROPPED, dict(lost))
 
 
@@ -161,7 +161,7 @@ class LineRenderer(structlog.BoundLoggerBase):
     """A logger of structlog's that gives the line in place of writing it."""
 
     def render(self, level: str, message: str, fields: Fields) -> bytes:
-        """The line that the processors make of an event."""
+        """Returns the line that the processors make of an event."""
         (line,), _ = self._process_event(level, message, {"fields": fields})
         return line  # type: ignore[no-any-return]  # of the last processor
 

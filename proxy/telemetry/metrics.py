@@ -54,7 +54,7 @@ Times = tuple[float, ...]
 # The kinds of requests that are remembered, and the requests that wait to be counted.
 _MOST_KINDS: Final = 256
 _MOST_WAITING: Final = 256
-# All that the series of a request depend on, but for its code, violations, repairs, resends and hook failures.
+# The series of a request depend on these fields, its code, violations, repairs, resends and hook failures.
 KIND_FIELDS: Final = (
     "route", "tool", "outcome", "mode", "schema_id", "method", "status", "would_refuse", "attempt", "repeated",
     "escalated", "corrected_after", "conversation_rung", "container_event", "answer", "upstream", "upstream_status",
@@ -95,7 +95,7 @@ class Histogram:
         self.observe_all((value,), labels)
 
     def observe_all(self, values: Sequence[float], labels: Labels) -> None:
-        """Counts values in one series: those of one bucket at once."""
+        """Counts values in one series, all values of a bucket at once."""
         series, bounds = self.series.get(labels) or self.begin(labels), self._bounds
         rising, counted = sorted(values), 0
         while counted < len(rising):
@@ -112,8 +112,8 @@ class Histogram:
 
 
 class _Kind:
-    """Requests that count in the same series: in each of `counts` by one, and each of their times in the one of `timed`
-    (None: in none). `waiting` are the times of those that are not counted yet."""
+    """Requests that count in the same series. Each adds one to all of `counts`, and each of its times to one of `timed`
+    (None: to none). `waiting` has the times of requests that are not counted yet."""
 
     __slots__ = ("counts", "timed", "waiting")
 
@@ -268,7 +268,7 @@ class Metrics:
             self._faults.series[upstream, error] += 1
 
     def finished(self, record: CallRecord) -> None:
-        """Counts one finished request. Those of one kind are counted together, before anybody reads a count."""
+        """Counts one finished request. Requests of one kind are counted together, before anybody reads a count."""
         stages = record.stages
         key: tuple[object, ...] = (record.call_id != "", (*stages,), *_read_labels(record))
         if record.code or record.violations or record.repairs or record.resends or record.hook_failures:

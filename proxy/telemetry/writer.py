@@ -117,7 +117,7 @@ class QueueWriter:
         self._lock = threading.Lock()
         self._queue: list[bytes] = []
         self._awake = False
-        # The thread waits for two locks that others release. An event would wait in Python, which costs a call more.
+        # The thread waits for two locks that others release. Events wait in Python, which costs each call more.
         self._work = threading.Lock()
         self._work.acquire()
         self._end = threading.Lock()
@@ -165,7 +165,7 @@ class QueueWriter:
             self._write_queue()
         self._write_queue()  # lines that arrived during the last write
         with self._lock:
-            self._room, self._awake = 0, True  # takes no line, and wakes no more
+            self._room, self._awake = 0, True  # takes no further line, and does not wake again
         with suppress(OSError):
             self._sink.close()
 

@@ -79,8 +79,8 @@ async def send_with_backoff(
     services: Services,
     record: CallRecord,
 ) -> UpstreamReply | FailedSend:
-    """The tool's answer, or what became of the call: sent again as long as that is allowed and of use. `policy` is the
-    called tool's. `record` always says what the sends have come to. Cancelling the caller cancels what is under way.
+    """Sends a call, repeatedly if that is allowed and useful. Returns the tool's answer, or why there is none. `policy`
+    is that of the called tool. `record` has the state of the sends at any time. Cancelling the caller cancels the send.
     Nothing needs a task if the first send finds an idle connection and its answer is the last one."""
     rules = policy.resend if policy is not None else _OF_NO_TOOL
     clock, upstream, trace = services.clock, services.upstreams[request.upstream], record.trace

@@ -29,11 +29,11 @@ _SCHEMAS: Final = tuple(
     for kind in ("tools", "routes")
     for place in (("schema",), ("response_schema",), ("container", "functions", "*", "schema"))
 )
-# The secrets that the keys of the main job declare. Those in tables and lists are secret wherever two such keys are,
-# also below a key that is out of place.
+# The places of secrets that the keys of the main job declare. Secrets in tables and lists are also known by the last
+# two keys above them, in case an outer key is out of place.
 _PLACES: Final = CONFIG.list_secrets({})
 _TABLES: Final = frozenset(place[-3:-1] for place in _PLACES if place[-1] == "*")
-# The steps of a place that are no `*`, with their numbers.
+# The steps of a place other than `*`, with their numbers.
 _Steps = tuple[tuple[int, str], ...]
 
 

@@ -1,7 +1,7 @@
 """The schema of the config file, made from the declarations in `config/keys` and those of the plugins.
 
-Objects are merged, lists joined, and no part changes what another one says. `schemas/config.schema.json`, which editors
-complete from, is the whole as `make docs` writes it.
+Objects are merged and lists are joined, so no part changes another one. `make docs` writes the whole to
+`schemas/config.schema.json`, which editors read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load_published_schema(used: Container[str] | None = None) -> JsonValue:
 
 
 def _is_used(plugin: Plugin, used: Container[str] | None) -> bool:
-    """Returns whether a config with these keys may have one of a plugin's, or its value of `protocol`."""
+    """Returns whether a config with these keys may have a key of a plugin, or its value of `protocol`."""
     keys = [*list_keys(plugin), *(["protocol"] if getattr(plugin, "protocol", "") else [])]
     return any(used is None or key in used for key in keys)
 

@@ -223,7 +223,7 @@ def either(*options: Kind, read: Callable[[Any], Any] = reveal, **facts: JsonVal
 
 
 def off_or(kind: Kind, x_expects: str, off: Any = None) -> Kind:
-    """`off`, and what it is read as, or a value of another kind."""
+    """A value of another kind, or `off`, which is read as the argument `off`."""
 
     def read(value: JsonValue) -> Any:
         return off if value in ("off", False) else kind.read(value)

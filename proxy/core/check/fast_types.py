@@ -17,8 +17,8 @@ from proxy.core.json import fast_json
 from proxy.core.json.strictreader import TextLimits
 from proxy.core.schema.nodes import Node
 
-# The least bytes of a text, the most levels of a schema and properties of an object. After some misses, one of so many
-# texts is tried: callers that send undeclared keys send them again.
+# The fewest bytes of a text, the most levels of a schema, and the most properties of an object. After so many misses,
+# only one text in so many is tried: callers repeat undeclared keys.
 LEAST: Final = 1024
 _DEEPEST: Final = 16
 _WIDE: Final = 100
@@ -28,7 +28,7 @@ _OBJECT: Final[Any] = TypedDict
 _TYPES: Final[Any] = {"integer": [int], "number": [int, float], "string": [str], "boolean": [bool], "null": [None]}
 _LENGTHS: Final = {"minLength": "min_length", "maxLength": "max_length"}
 _LIMITS: Final = {"minimum": "ge", "maximum": "le", "minItems": "min_length", "maxItems": "max_length", **_LENGTHS}
-# The keywords that a type means, and those that refuse nothing here.
+# The keywords that a type expresses, and those that reject nothing here.
 _KNOWN: Final = {
     "type", "properties", "required", "items", "enum", *_LIMITS, "title", "description", "default", "examples",
     "$schema", "additionalProperties",
@@ -52,7 +52,7 @@ def mark_valid(text: bytes, limits: TextLimits, check: Check) -> bytes:
 
 
 def _write_type(node: Node | None, levels: int) -> Any:
-    """A type that takes no value which a node refuses. Raises one of three errors if there is none."""
+    """Returns a type that accepts no value that a node rejects. Raises Lookup-, Type- or ValueError without one."""
     if node is None or not node.types or not levels or node.keywords.keys() - _KNOWN or len(node.properties) > _WIDE:
         raise LookupError
     made = [kind for name in node.types for kind in _TYPES.get(name, ())]

@@ -376,5 +376,5 @@ def _write_name(path: Pointer) -> str:
     return f"'{cut(escape(mask_credentials(text, _LONGEST_NAME)), _LONGEST_NAME)}'" if text else "the arguments"
 
 
-# Nothing that was hidden is kept.
+# Remembers only names in which nothing was hidden.
 _name: Final = remember(_write_name, lambda path, name: name == f"'{format_pointer(path)[1:]}'")

@@ -121,8 +121,8 @@ def _show_text(text: str) -> str:
     return cut(escape(mask_credentials(replace_surrogates(text), _PATH)), _PATH)
 
 
-# A path as RFC 6901 text on one line, cut short, '' for the root; and a tool's name as log lines, traces and kept calls
-# show it. Those of a tool come again and again; nothing that was hidden is kept.
+# A path as RFC 6901 text on one line, cut short ('' for the root), and a tool's name, as log lines, traces and kept
+# calls show them. The same ones come with every call, so they are remembered if nothing in them was hidden.
 show_path: Final[Callable[[Pointer], str]] = remember(
     lambda path: _show_text(format_pointer(path[:_STEPS])), lambda path, shown: shown == format_pointer(path)
 )
@@ -226,7 +226,7 @@ _OF_UNKNOWN: Final = {
 _SENT_ELSEWHERE: Final = re.compile(r"(?:rename|move) (?:it|that one)")
 # Not implemented; HTTP version not supported (RFC 9110 sections 15.6.2 and 15.6.6).
 _CANNOT: Final = frozenset({501, 505})
-# The categories of failures of which the tool's own words say what to do.
+# The categories of failures for which the tool's own words say what to do.
 _MENDABLE: Final = (Category.INPUT_ERROR, Category.NOT_FOUND)
 _ASK: Final = "Do not answer with guessed values: tell the user what is missing and ask for it."
 

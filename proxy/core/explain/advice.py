@@ -187,7 +187,7 @@ class _Sketch:
         return known[0]
 
     def draw_unsent(self, node: Node, sent: JsonValue, depth: int) -> JsonValue:
-        """The only drawing of a place, or the first that is accepted, or else the first of all."""
+        """The only drawing of a place, or the first that is accepted, or otherwise the first of all."""
         drawings = self.drawings(node, sent, depth) if depth < _MAX_DEPTH else ()
         if type(drawings) is tuple:
             return drawings[0] if drawings else ABSENT
@@ -250,10 +250,10 @@ class _Sketch:
         return f"{drawn[:-1]} or null>" if is_nullable and drawn is not sent and is_placeholder(drawn) else drawn
 
     def array(self, parts: tuple[Node, ...], sent: list[JsonValue], depth: int) -> Iterator[JsonValue]:
-        """The good items of a sent list, and drawings of the others."""
+        """The accepted items of a sent list, and drawings of the others."""
         schemas = list_member_schemas(parts, 0, self.work)
         more = [f"<{len(sent) - _ITEMS} more items>"] if len(sent) > _ITEMS else []
-        if not schemas:  # nothing says what the items are: only what is wrong inside them goes
+        if not schemas:  # no schema of the items: leave out only wrong parts inside them
             yield [*_strip(sent[:_ITEMS]), *more]
             return
         yield [*(each if self.is_accepted(schemas, each) else self.draw(schemas[0], each, depth + 1)

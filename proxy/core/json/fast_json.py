@@ -1,4 +1,4 @@
-"""The quick reader and the quick writer of JSON (orjson), beside the plain ones (strictreader.py, `jsontext.dumps`).
+"""The quick reader and the quick writer of JSON (orjson), next to the plain ones (strictreader.py, `jsontext.dumps`).
 
 orjson refuses less than the strict reader does. So its value is used only if orjson writes the value back as the same
 text, white space aside. That proves that no key was duplicated, no zero lost its sign and no number lost a digit.
@@ -53,13 +53,13 @@ def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
 
 
 def mark(text: bytes, limits: TextLimits, decode: Decode | None = None, check: object = None) -> bytes:
-    """Returns the same bytes, as a `KnownText` if the quick reader or another one takes them."""
+    """Returns the same bytes, as a `KnownText` if `decode` reads them: by default the quick reader."""
     value = read(text, limits) if decode is None else read_proved(text, decode)
     return text if value is ABSENT else KnownText.of(text, limits, PlainReader.QUICK, check)
 
 
 def read_proved(text: bytes, decode: Decode = quick_read) -> JsonValue | Absent:
-    """Returns the value that a reader finds in a text of any depth; ABSENT unless the value spells the whole text."""
+    """Returns the value that `decode` finds in a text of any depth; ABSENT unless that is written back as the text."""
     # To write a long string back and compare it takes ten times as long as the strict reader takes for everything.
     is_long = len(text) > _SHORT and (head := text[:_BEGINNING]).count(b'":') < _KEYS
     if is_long and (b"\\" in head or head.count(b",") < _FEW):

@@ -45,7 +45,7 @@ _read_texts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def cut_value(text: bytes, path: tuple[str, ...]) -> bytes:
-    """The text of the value at `path`, or raises LookupError. Takes a tenth of the time of `find_span`."""
+    """Returns the text of the value at `path`, or raises LookupError. Takes a tenth of the time of `find_span`."""
     inner: bytes | msgspec.Raw = text
     try:
         for step in path:

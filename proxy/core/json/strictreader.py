@@ -157,7 +157,7 @@ class PlainReader(StrEnum):
 class KnownText(bytes):
     """A text with the results of reading it under `limits`: the reader that it needs, or why it is unreadable. Then
     also the text that the repairs named in `repairs` make of it, with their names, and the `outline` (b'' for none).
-    `accepted_by` is the check that accepts it, without a key that its schema does not declare."""
+    `accepted_by` is the check that accepts it, if its schema declares all its keys."""
 
     limits: TextLimits
     found: PlainReader | JsonProblem

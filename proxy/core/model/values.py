@@ -51,7 +51,7 @@ class Rung(StrEnum):
 class Conversation:
     """Which conversation a call belongs to. On the rung `ADDRESS` several users may share it.
 
-    `otherwise` is the conversation by the next rung, where this one may be new with each call (`TRACE`). `sent` says
+    `otherwise` is the conversation by the next rung, if this one may be new with each call (`TRACE`). `sent` says
     that `name` is what the client sent, which may be a session id or a credential."""
 
     name: str = field(repr=False)
@@ -384,7 +384,7 @@ class FeedbackLimits:
 class Delivered:
     """The tool's answer, which goes back as it is. `failed`: it is an error that the route returns unchanged.
 
-    `attempt`: which try it was, where earlier ones failed. `corrections` are the places that a model changed, each with
+    `attempt`: its number, if earlier ones failed. `corrections` are the places that a model changed, each with
     its layer (docs/correction.md). `limits` bound what is shown of `warnings`. `keeps_request_id`: `X-Request-ID` is
     that of the upstream, for its support, and the proxy's own has another name."""
 

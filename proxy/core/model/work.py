@@ -14,7 +14,7 @@ The values of a text are counted while it is read; its first verdict, and writin
 stage may spend its share; `share_work` opens the budget of a whole call, and then all of them together may spend
 no more than that. If a stage stops, its result is the cautious one: a call is refused, a hint is left out.
 
-`remember` saves work: the names and places of a schema come again with every call.
+`remember` saves work, because every call has the same names and places of its schema.
 """
 
 from __future__ import annotations
@@ -166,13 +166,13 @@ MOST: Final = 4096
 
 
 def remember_short(function: Callable[[str], T]) -> Callable[[str], T]:
-    """Makes a function remember what it gave for short texts."""
+    """Makes a function remember its results for short texts."""
     return remember(function, lambda text, _: len(text) <= LONGEST)
 
 
 def remember(function: Callable[[K], T], is_kept: Callable[[K, T], bool]) -> Callable[[K], T]:
-    """Makes a function remember the results that are kept: it becomes a look-up in a table, which asks the function for
-    what is not there."""
+    """Makes a function remember results for which `is_kept` is true. The function becomes a look-up in a table, and is
+    called for arguments that are not there."""
     return _Remembered(function, is_kept).__getitem__
 
 

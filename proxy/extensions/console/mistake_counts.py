@@ -68,7 +68,7 @@ class MistakeCounts:
         self._tried: dict[Key, dict[str, set[str]]] = {}
         self._pending: OrderedDict[tuple[str, str], tuple[Key, ...]] = OrderedDict()
         self._would: dict[tuple[str, str], tuple[int, float]] = {}
-        self._totals: dict[tuple[Any, ...], int] = {}  # of what is no mistake of its own
+        self._totals: dict[tuple[Any, ...], int] = {}  # of all that `_mistakes` does not count
 
     @property
     def totals(self) -> dict[tuple[Any, ...], int]:

@@ -128,7 +128,7 @@ _known_heads: Final = KnownHeads()
 async def deliver(
     delivered: Delivered, find_request: Callable[[], web.BaseRequest], cors: Headers, record: CallRecord, closing: bool
 ) -> web.StreamResponse:
-    """The stream of a tool's answer, written here to its end. `cors` are the fields by which a page may read it;
+    """Writes the stream of a tool's answer to its end. `cors` are the fields by which a page may read it;
     `closing`: the connection ends with this answer."""
     reply, body = delivered.reply, cast("AsyncIterator[bytes]", delivered.reply.body)
     headers = make_delivery_headers(delivered, record.method, cors, record.request_id)

@@ -127,7 +127,7 @@ def _names_table(line: str, path: tuple[str, ...]) -> bool:
 
 
 def _read_head(line: str, path: tuple[str, ...]) -> Any:
-    """What the head of a table alone says at a path; None if it says nothing."""
+    """Returns the value at a path in the head of a table; None without one."""
     try:
         found: Any = tomllib.loads(line)
     except ValueError:
