@@ -78,7 +78,7 @@ WIDE: Final[dict[str, Any]] = {
         for count in (100, 1000)
     },
 }
-# Bodies that grow, each with its tool, and those that are refused. All others but the repaired ones are clean.
+# Bodies that grow, each with its tool. Those in WRONG are rejected, and some names say that a row is repaired.
 WRONG: Final = ("400 rows, the last wrong", "1600 rows, the last wrong")
 GROWING: Final[dict[str, tuple[str, bytes]]] = {
     name: (tool, json.dumps(body).encode())

@@ -88,7 +88,7 @@ DIALECT: Final = frozenset(["told", "said", "asked", "heard", "meant", "hurt", "
 # The fields of a `CallRecord` that stages write, and the one file that writes them. Its `line` is made of all of them
 # at the end.
 RECORDED: Final = frozenset(each.name for each in fields(CallRecord) if each.init)
-# A send is noted while it is under way.
+# `sending.py` records a send while it is under way.
 RECORD_WRITERS: Final = ("proxy/call/context.py", "proxy/upstream/sending.py")
 
 # `cli` has a file per verb.

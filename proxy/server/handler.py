@@ -56,7 +56,7 @@ class Snapshot:
     known: dict[tuple[str, str], Target] = field(default_factory=dict)
 
     def read_target(self, method: str, target: str) -> Target:
-        """Returns the routes' answer to a method and target. The latest short ones with a route are in `known`."""
+        """Returns what the routes find for a method and target. `known` keeps the latest short targets with a route."""
         path, query = split_target(target)
         if path in self.answers and path.startswith(_WELL_KNOWN):  # no route takes the place of what we say of us
             return Target(path, query, is_ours=True)
@@ -85,7 +85,7 @@ class Target:
 
 
 class RunningRequest(Protocol):
-    """A request that has not ended (`RequestCycle`). `ended`: its end, if somebody waits for that."""
+    """A request that has not ended (`RequestCycle`). `ended` is its end, if somebody waits for it."""
 
     record: CallRecord
     ended: asyncio.Future[None] | None
@@ -178,7 +178,7 @@ class Handler:
         record_trace(record, (read_trace_id(parent) or "") if trace is None else trace.trace_id, trace)
 
     def finish(self, cycle: RunningRequest) -> None:
-        """Tells of a request that is over, as its record says."""
+        """Ends a request. Tells the observers, once its record is complete."""
         self.under_way.discard(cycle)
         if (settling := cycle.record.settling) is None:
             self.tell(cycle.record)

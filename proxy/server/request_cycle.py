@@ -106,8 +106,8 @@ _NO_OVERRIDE: Final = "The header '{name}' asks for another request than the one
 
 
 def begin_request(handler: Handler, message: Any, content: StreamReader, client: Connection) -> None:
-    """Begins a request without a task, unless that is off. `message` is what aiohttp's parser makes of its head, and
-    `client` the connection that it came by."""
+    """Begins a request without a task, unless that is off. `message` is its head, as aiohttp's parser returns it, and
+    `client` its connection."""
     if not handler.fast:
         client.hand_over()
         return
@@ -197,7 +197,7 @@ class RequestCycle(Driver[StreamResponse]):
         """The response, in the task of the connection. It has been sent already if it went out piece by piece. Raises
         CancelledError when the client has gone, and ConnectionError if a response that has begun cannot be ended."""
         self.request, self._client = request, None
-        if self.whole:  # aiohttp has the body too, for nobody
+        if self.whole:  # aiohttp has the body too, which nobody reads
             request.content.read_nowait()
         # `request.task` is the connection's; without its loop, CPython 3.11 asks the kernel for the process id first.
         self._task = asyncio.current_task(request.task.get_loop())

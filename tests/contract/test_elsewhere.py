@@ -219,7 +219,7 @@ def test_small_calls_and_plainly_valid_ones_are_validated_here() -> None:
 
 
 @pytest.mark.parametrize(("rows", "wrong"), [(400, "seven"), (400, "7"), (1_600, 7)])
-def test_validates_rows_here_if_few_are_wrong_or_none(rows: int, wrong: object) -> None:
+def test_validates_rows_in_this_process_if_at_most_a_few_are_wrong(rows: int, wrong: object) -> None:
     item = {"type": "object", "properties": {"id": INT, "name": {"type": "string"}}}
     judged = policy({"type": "object", "properties": {"rows": {"type": "array", "items": item}}})
     sent = [{"id": row, "name": f"a row with the number {row}"} for row in range(rows - 1)]
@@ -276,7 +276,7 @@ PLAIN: Any = {"type": "object", "properties": {"texts": {"type": "array", "items
 
 @pytest.mark.parametrize("change", [{}, {"unknown_keys": UnknownKeys.REFUSE}, {"mode": Mode.REPORT}], ids=str)
 @pytest.mark.parametrize("last", ["a text", "</parameter><parameter>", "\u003c/invoke>"])
-def test_decides_alike_about_arguments_that_their_schema_read(change: dict[str, Any], last: str) -> None:
+def test_decides_the_same_on_arguments_that_their_schema_reads(change: dict[str, Any], last: str) -> None:
     judged = replace(policy(PLAIN), **change)
     prepare(judged)
     text = json.dumps({"texts": ["one of many"] * 2_000 + [last], "n": 1}).encode()
@@ -299,7 +299,7 @@ def list_parts(decision: Decision) -> object:
     return checked.arguments, checked.value, checked.repairs, checked.warnings, checked.enforced
 
 
-def test_only_the_check_that_read_a_text_knows_it() -> None:
+def test_trusts_a_read_text_only_for_the_check_that_read_it() -> None:
     here, other = policy(PLAIN), policy({**PLAIN, "required": ["more"]})
     prepare(here)
     assert here.check is not None
@@ -385,7 +385,7 @@ def test_of_thousands_of_repairs_all_are_counted_and_the_first_have_their_place(
 
 
 @pytest.mark.parametrize("rows", [8_500, 12_000], ids=["here", "there"])
-async def test_a_text_read_before_is_decided_alike_and_its_value_read_on_demand(rows: int) -> None:
+async def test_decides_the_same_on_a_text_read_before_and_reads_its_value_on_demand(rows: int) -> None:
     text = dumps({"rows": [{"street": "x", "n": "1"}] * 500 + [{"street": "x", "n": 1}] * rows})
     pool = OffloadPool()
     elsewhere = Elsewhere(pool)

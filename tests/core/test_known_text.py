@@ -145,13 +145,13 @@ DIALECTS: Final = ["http://json-schema.org/draft-04/schema#", "https://json-sche
 
 
 def is_read(check: Check, text: str, limits: TextLimits = DEFAULT_LIMITS) -> bool:
-    """Returns whether a check reads a text itself."""
+    """Returns whether the types of a check's schema read a text."""
     check.prepare(everywhere=False)
     return type(mark_valid(text.encode(), limits, check)) is KnownText
 
 
 @given(SCHEMAS, MEMBERS, st.sampled_from(DIALECTS))
-def test_a_schema_reads_no_text_that_it_would_refuse(schema: dict[str, Any], text: str, dialect: str) -> None:
+def test_a_schema_reads_no_text_that_it_rejects(schema: dict[str, Any], text: str, dialect: str) -> None:
     try:
         check = compile_check({"$schema": dialect, **schema})
     except SchemaError:
@@ -202,7 +202,7 @@ def test_a_plain_schema_reads_no_text_of_any_depth(opening: bytes, closing: byte
         assert mark_valid(text, DEFAULT_LIMITS, check) is text
 
 
-def test_asks_a_schema_less_often_whose_texts_need_a_judge() -> None:
+def test_tries_a_schema_less_often_after_texts_that_it_does_not_read() -> None:
     check = compile_check(ROW)
     assert not any(is_read(check, '{"id":1,"other":1}') for _ in range(40))
     assert [True] == [read for _ in range(16) if (read := is_read(check, '{"id":1}'))][:1]

@@ -150,7 +150,7 @@ class Odd:
         return "odd"
 
 
-def test_makes_a_line_as_it_comes(tmp_path: Path) -> None:
+def test_makes_each_line_in_the_calling_thread(tmp_path: Path) -> None:
     value = Odd()
     with (tmp_path / "log").open("w") as file:
         log = Log(file, "json", "info", lambda: WALL)

@@ -104,12 +104,18 @@ def test_counts_together_only_requests_whose_labels_agree(outcome: str) -> None:
     Metrics([Served("/weather", "weather")], "digest").finished(record)
 
     own = {each.name for each in fields(record)}
-    unusual = {"code", "violations", "repairs", "resends", "hook_failures"}  # of those the kind holds what counts
+    unusual = {
+        "code",
+        "violations",
+        "repairs",
+        "resends",
+        "hook_failures",
+    }  # the kind holds the parts of these that count
     times = {"stages", "upstream_seconds", "ended", "started"}
     assert record.read & own - unusual - times - {"call_id"} <= set(KIND_FIELDS)
 
 
-def test_counts_each_mistake_repair_and_failure_of_calls_that_are_alike_otherwise() -> None:
+def test_counts_each_error_repair_and_failure_of_calls_of_one_kind() -> None:
     record = CallRecord("r", "/weather", "POST", "weather", "call", outcome="refused", code=INVALID_ARGUMENTS.name)
     warned, wrong = Violation(CONSTRAINT, (), "w", severity=Severity.WARNING), Violation(CONSTRAINT, (), "w")
     blocked = Failure(ATTEMPTS_EXHAUSTED, "m", details={"blocked": REFUSED_BY_TOOL})

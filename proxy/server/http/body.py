@@ -97,8 +97,8 @@ class BodyMemory:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def take_body(request: RequestHead, fields: Fields, limit: int, memory: BodyMemory) -> bytes | None:
-    """The body of a call without a task, if nothing has to be asked, undone or refused. That is how nearly all calls
-    come; None sends the others to `read_body`, which has the same rules and waits. aiohttp still has it too."""
+    """Returns the body of a call without a task; None if `read_body`, which has the same rules, has to wait for it,
+    decode it or reject it. Nearly all calls need none of these. aiohttp keeps the body, too."""
     if not request.body_exists:
         return b""
     content = request.content

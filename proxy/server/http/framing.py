@@ -75,8 +75,8 @@ class _OwnHead(StreamResponse):
 
 
 class Response(_OwnHead):
-    """A whole response. `closes`: the connection ends with it. `fields` may be added to until it is encoded. `known`:
-    the head of an earlier one that `fields` belong to."""
+    """A whole response. `closes`: the connection ends with it. Fields may be added to `fields` until it is encoded.
+    `known`: the head of an earlier response, which `fields` extend."""
 
     encoded = b""
 
@@ -108,7 +108,7 @@ class Response(_OwnHead):
         return self.encoded
 
     def try_encode(self, request: RequestHead) -> bytes:
-        """The bytes of the response; none if it has to be written in a task."""
+        """Returns the bytes of the response; none if a task has to write it."""
         try:
             return b"" if self.closes else self.encode(request)
         except ValueError:  # the task refuses it
@@ -291,8 +291,7 @@ class KnownHeads:
 
 
 class KnownHead(NamedTuple):
-    """A head but for what differs each time: the rows `before` that, and those `behind` it. `crossing`: the fields that
-    it holds."""
+    """The rows of a head `before` and `behind` those that differ each time. `crossing`: the fields in these rows."""
 
     before: str
     behind: str

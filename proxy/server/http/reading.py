@@ -120,7 +120,7 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
     can be found.
 
     Calls that begin without a task: `begin` begins them. `held` is the message and the body of the one under way,
-    which aiohttp has not been given. `ahead` is what was parsed before aiohttp asks for it.
+    which aiohttp does not have. `ahead` is the parsed result that aiohttp has not asked for yet.
     """
 
     __slots__ = (
@@ -181,9 +181,9 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Begins a call that nothing comes before or behind. aiohttp gets all else."""
+        """Begins a call if it is the only one in the bytes. aiohttp gets all other bytes."""
         if self.held is not None:
-            self.hand_over()  # what comes now queues behind it
+            self.hand_over()  # these bytes queue behind it
         begin, link = self.begin, self.link
         if begin is not None and self.state is _IDLE and not self.queued and link is not None and not link.is_closing():
             parsed = self._parse_arrived(data)
@@ -198,15 +198,15 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         super().data_received(data)
 
     def hand_over(self) -> None:
-        """Hands aiohttp the request whose call began without a task: aiohttp's task continues it."""
+        """Hands aiohttp the request whose call began without a task, so that aiohttp's task continues it."""
         if self.held is not None:
             self.ahead, self.held = ([self.held], False, b""), None
             self.queued += 1
             super().data_received(b"")
 
     def take_parsed(self, data: bytes) -> Parsed:
-        """Returns what aiohttp gets in place of its parser's result. Raises HttpProcessingError if the bytes are not
-        HTTP, or a head or the framing of a body is too long."""
+        """Returns aiohttp's substitute for its parser's result. Raises HttpProcessingError if the bytes are no HTTP, or
+        a head or the framing of a body is too long."""
         ahead, self.ahead = self.ahead, None
         parsed = self._parse_arrived(data) if ahead is None else ahead
         if isinstance(parsed, HttpProcessingError):
@@ -214,8 +214,8 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         return parsed
 
     def _parse_arrived(self, data: bytes) -> Parsed | HttpProcessingError:
-        """Parses what has arrived, and notes which requests, or which part of a head or body, it was. After the last
-        response, and after bytes that are not HTTP, it is thrown away."""
+        """Parses the bytes that have arrived, and notes which requests, or which part of a head or body, they were.
+        Drops bytes after the last response, and after bytes that are not HTTP."""
         if self.broken or self.state is _LINGERING:
             return NOTHING_PARSED
         try:

@@ -46,7 +46,7 @@ async def test_a_mistake_with_one_meaning_is_repaired(arguments: object, sent: o
 
 
 @pytest.mark.parametrize("is_modern", [False, True])
-async def test_a_call_of_a_known_tool_needs_no_task(is_modern: bool) -> None:
+async def test_answers_a_call_of_a_known_tool_without_a_task(is_modern: bool) -> None:
     async with talk() as client:
         ask, handler = client.ask_modern if is_modern else client.ask, client.proxy.serving.handler
         answers, counts = [], []

@@ -734,7 +734,7 @@ async def test_sends_a_call_of_a_known_tool_at_once(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ["sessions", "modern"])
-async def test_cancels_a_call_that_was_sent_at_once_when_its_time_is_over(era: str) -> None:
+async def test_cancels_a_call_that_was_sent_at_once_at_its_time_limit(era: str) -> None:
     more = ["modern"] if era == "modern" else []
     upstream = StdioUpstream(settings(*more))
     try:

@@ -9,7 +9,7 @@ from proxy.config.keys.kinds import ConfigKey, list_of, map_of, mapping, name_ki
 _HASH: Final = text(pattern="^[0-9a-f]{32}:[0-9a-f]{64}$", x_expects="SALT:HASH")
 _USERS: Final = name_kind("basic", "Basic", off_or(list_of(text(), minItems=1), "off, or a list of users"))
 _POLICY: Final = mapping(None, ConfigKey("basic", _USERS, "The users who may call, or `off`."))
-# The place of keys in the config, and what they take there.
+# Place in the config -> the mapping of its keys there.
 KEYS: Final = {
     "": mapping(
         None,
