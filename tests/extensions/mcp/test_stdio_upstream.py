@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import os
@@ -28,6 +29,7 @@ from proxy.core.model.values import (
     UpstreamReply,
 )
 from proxy.extensions.mcp.upstream.stdio import StdioSettings, StdioUpstream
+from proxy.extensions.mcp.upstream.stdio.child_client import ChildClient
 from proxy.extensions.mcp.upstream.stdio.reaper import Reaper
 from proxy.interfaces import StartedExchange, UpstreamRequest
 from proxy.upstream import ReplyBroken
@@ -409,6 +411,22 @@ async def test_passes_a_long_answer_whole_and_in_pieces(upstream: StdioUpstream)
     answer = json.loads(b"".join(pieces))
     assert ("mine", {"b": [long, {}]}) == (answer["id"], json.loads(answer["result"]["content"][0]["text"]))
     assert len(pieces) > 1
+
+
+@with_settings("modern")
+async def test_forgets_the_client_of_a_long_answer_without_a_session(upstream: StdioUpstream) -> None:
+    before = _count_clients()
+    for _ in range(3):
+        reply = await post(upstream, modern(call("echo", arguments={"b": "x" * 700_000})))
+        assert isinstance(reply, UpstreamReply)
+        assert not isinstance(reply.body, bytes)
+        assert 700_000 < sum([len(piece) async for piece in reply.body])
+    assert before == _count_clients()
+
+
+def _count_clients() -> int:
+    gc.collect()
+    return sum(isinstance(each, ChildClient) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(

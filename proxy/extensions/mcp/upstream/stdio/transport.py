@@ -360,7 +360,7 @@ class ChildExchange:
         self._stop()
         self.sent.progressed = _ignore
         reply = self.upstream.read_first(self)
-        if self.forget and (isinstance(reply, UpstreamFault) or isinstance(reply.body, bytes)):
+        if self.forget and (isinstance(reply, UpstreamFault) or not isinstance(reply.body, EventStream)):
             self.channel.forget(self.sent.client)
         return self.upstream.note_era(self.channel, reply, _find_error_code(reply)) if self.is_alone else reply
 
