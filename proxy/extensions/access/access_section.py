@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # --- the section ------------------------------------------------------------------------------------------------------
 def read_texts(value: JsonValue) -> tuple[str, ...]:
-    """One text, or a list of texts."""
+    """Reads one text, or a list of texts."""
     return tuple(map(reveal, value)) if isinstance(value, list) else (reveal(value),)
 
 
@@ -51,9 +51,7 @@ _ISSUER: Final = name_kind(
     mapping(
         IssuerSettings,
         ConfigKey(
-            "issuer",
-            text(pattern=r"^https?://[^\s?#]+$", x_expects="a URL"),
-            "The `iss` of its tokens, exactly.",
+            "issuer", text(pattern=r"^https?://[^\s?#]+$", x_expects="a URL"), "The `iss` of its tokens, exactly."
         ),
         ConfigKey("audience", _TEXTS, "The `aud` that tokens name, one of these."),
         ConfigKey(
@@ -256,10 +254,7 @@ _RULES: Final = off_or(list_of(_RULE, minItems=1), "off, or a list of rules")
 _JWT: Final = mapping(
     JwtSettings,
     ConfigKey(
-        "issuers",
-        list_of(WORD, minItems=1, uniqueItems=True),
-        "Names of the issuers. Default: all.",
-        default=None,
+        "issuers", list_of(WORD, minItems=1, uniqueItems=True), "Names of the issuers. Default: all.", default=None
     ),
     ConfigKey("forward", SWITCH, "Forwards the token to the upstream."),
 )

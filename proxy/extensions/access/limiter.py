@@ -269,9 +269,7 @@ _BY: Final = name_kind(
 )
 _MOST: Final = 1_000_000
 _CALLS: Final = number(
-    minimum=1,
-    maximum=_MOST,
-    x_expects="a whole number from 1 to 1000000 (to let no call through, leave the tool out)",
+    minimum=1, maximum=_MOST, x_expects="a whole number from 1 to 1000000 (to let no call through, leave the tool out)"
 )
 _RATE_LIMIT: Final = name_kind(
     "rate_limit",

@@ -68,7 +68,7 @@ _POLICY: Final = mapping(
     ConfigKey(
         "semantic_retry",
         SWITCH,
-        "Layer 4: where layer 3 has no answer, asks with what the user wants and earlier calls gave.",
+        "Layer 4: if layer 3 has no answer, asks with the user's wish and the results of earlier calls.",
     ),
     ConfigKey("max_attempts", _ONE_OR_TWO, "The most questions per layer and call."),
     ConfigKey(
@@ -223,11 +223,11 @@ _CORRECTION: Final = mapping(
     ConfigKey("concurrency", _LEAST_ONE, "Questions at a time; further ones wait within `deadline`."),
     ConfigKey("max_corrections", _ONE_OR_TWO, "Corrections of one call that may be tried."),
     ConfigKey("max_answer", SIZE, "The longest answer read."),
-    ConfigKey("budget", _BUDGET, "Limits of questions, counted in the shared store where there is one."),
+    ConfigKey("budget", _BUDGET, "Limits of questions, counted in the shared store if there is one."),
     ConfigKey(
         "structured_output",
         SWITCH,
-        "Asks for answers in the form of the tool's schema (`response_format`), and without it where the endpoint does "
+        "Asks for answers in the form of the tool's schema (`response_format`), and without it if the endpoint does "
         "not know it.",
     ),
     ConfigKey(

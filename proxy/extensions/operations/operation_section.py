@@ -55,10 +55,7 @@ _STYLE: Final = ConfigKey(
     default=None,
 )
 _EXPLODE: Final = ConfigKey(
-    "explode",
-    _YES,
-    "Gives each item of a list a separate name. Default: on for `form` and `deepObject`.",
-    default=None,
+    "explode", _YES, "Gives each item of a list a separate name. Default: on for `form` and `deepObject`.", default=None
 )
 _NEEDS_NAME: Final[list[JsonValue]] = ["name", "in"]
 _JUDGED: Final = mapping(
@@ -111,7 +108,7 @@ _REQUEST: Final = mapping(
     ConfigKey(
         "body_argument",
         SOME_TEXT,
-        "The argument that is the whole body, where its members are not arguments.",
+        "The argument that is the whole body, if its members are not arguments.",
         default=None,
     ),
     ConfigKey("body_required", _YES, "Sends an empty body if a request has no members for it."),

@@ -175,7 +175,7 @@ STATE: Final = mapping(
         field=SAME_OWNER,
     ),
     ConfigKey("tls", _TLS, "Certificates for a `rediss://` url.", is_read=False),
-    ConfigKey("sentinel", _SENTINEL, "Login to the sentinels themselves, where they ask.", field=SAME_OWNER),
+    ConfigKey("sentinel", _SENTINEL, "Login to the sentinels themselves, if they require it.", field=SAME_OWNER),
     make=dict,
 )
 

@@ -74,7 +74,7 @@ class SecondJudgePlugin(ExtendsCalls, ExtendsVerbs):
 
 
 class LateJudges:
-    """Makes the judges for the first config that says whom they judge, or else for the first sampled call."""
+    """Makes the judges for the first config that says whom they judge, or otherwise for the first sampled call."""
 
     def __init__(self, log: Log, metrics: Metrics) -> None:
         self._world = (log, metrics)

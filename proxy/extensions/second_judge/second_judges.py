@@ -1,7 +1,7 @@
 """Asks the second judge about checked calls, in a child process, within a bound.
 
-    sampled   one forwarded call in a hundred until ten of a tool with a schema were judged, then one in a thousand
-              (`sample_call` of call/judging.py): nothing waits for it
+    sampled   of a tool with a schema, one forwarded call in a hundred until ten were judged, then one in a thousand
+              (`sample_call` of call/judging.py); no call waits
     always    every call before it goes: one that the second judge refuses, or says nothing about in time, is not sent
 
 A child that exceeds its time or memory is killed (`proxy/offload`). If the second judge does not know a keyword as we
@@ -53,7 +53,7 @@ METRICS: Final = (OPINIONS,)
 
 
 class SecondJudges:
-    """Implements `ServiceExtender` (server/setup/added.py). No child process is there before the first question."""
+    """Implements `ServiceExtender` (server/setup/added.py). No child process starts before the first question."""
 
     def __init__(self, log: Log, metrics: Metrics) -> None:
         self._log = log

@@ -23,7 +23,7 @@ class WorkersPlugin(HostsProcess):
     def list_flags(self) -> Sequence[Flag]:
         import argparse
 
-        return (Flag("--worker", argparse.SUPPRESS, action="store_true"),)  # only the process above writes it
+        return (Flag("--worker", argparse.SUPPRESS, action="store_true"),)  # only the parent process writes it
 
     async def run_workers(self, loaded: Loaded, args: argparse.Namespace, words: list[str], signals: Signals) -> int:
         from proxy.extensions.workers.cli import serve_many

@@ -47,7 +47,7 @@ _HEAD: Final = frozenset({"id", "method", "params"})
 _MESSAGE: Final[tuple[Pointer, ...]] = (("method",), ("id",), ("params",))
 _CALLED: Final[tuple[Pointer, ...]] = (("params", "name"), ("params", "arguments"))
 
-# Members of usual messages, which are clear whatever their case.
+# A message with only these members has one reading, even for a server that ignores case.
 _USUAL: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _USUAL_PARAMS: Final = frozenset({"name", "arguments", "_meta"})
 

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 _ROUTE: Final = mapping(
     None,
     ConfigKey(
-        "protocol",
-        choice("mcp"),
-        "Plain HTTP calls, or the Model Context Protocol (Streamable HTTP, every revision).",
+        "protocol", choice("mcp"), "Plain HTTP calls, or the Model Context Protocol (Streamable HTTP, every revision)."
     ),
     ConfigKey("mcp", name_kind("mcp", "MCP", MCP, "Settings of a `protocol: mcp` route for its server's tools.")),
     ConfigKey(
@@ -62,11 +60,7 @@ _ROUTE: Final = mapping(
     ),
     ConfigKey(
         "operations",
-        either(
-            choice("all"),
-            list_of(TOOL_NAME, minItems=1, uniqueItems=True),
-            x_expects="`all`, or a list of tools",
-        ),
+        either(choice("all"), list_of(TOOL_NAME, minItems=1, uniqueItems=True), x_expects="`all`, or a list of tools"),
         "With `protocol: mcp`: the tools of the catalogue served here, each an HTTP request to `upstream`; `all`: "
         "every tool that has one.",
     ),

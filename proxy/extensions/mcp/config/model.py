@@ -268,10 +268,7 @@ COLLAPSE: Final = mapping(
     Container,
     ConfigKey("name", TOOL_NAME, "The container's name."),
     ConfigKey(
-        "description",
-        text(),
-        "Its description for the model. Default: the number and names of its tools.",
-        default="",
+        "description", text(), "Its description for the model. Default: the number and names of its tools.", default=""
     ),
     ConfigKey(
         "auto_expand",
@@ -306,9 +303,7 @@ MCP: Final = mapping(
         "others are not affected.",
     ),
     ConfigKey(
-        "ttl",
-        DURATION,
-        "How long clean calls use a list before the proxy asks again; servers may set a longer time.",
+        "ttl", DURATION, "How long clean calls use a list before the proxy asks again; servers may set a longer time."
     ),
     ConfigKey("wait", DURATION, "How long a call waits for a list."),
     ConfigKey(
@@ -326,7 +321,7 @@ MCP: Final = mapping(
         "authorization, cookie, x-api-key, api-key, x-auth-token.",
     ),
     ConfigKey("allow", _SOME, "Tools listed and callable, by name; `*`, `?` and `[...]` are patterns."),
-    ConfigKey("deny", list_of(WORD), "Tools neither listed nor callable, also where `allow` names them."),
+    ConfigKey("deny", list_of(WORD), "Tools neither listed nor callable, even if `allow` names them."),
     ConfigKey(
         "tokens",
         map_of(_TOKEN),

@@ -96,8 +96,8 @@ _read_beside_store = attrgetter(*[each.name for each in fields(Services) if each
 
 
 class Exchange:
-    """Handles the requests of all MCP routes of this process. `passed_on` receives the id of each request that its
-    server has."""
+    """Implements `RouteHandler` for all MCP routes of this process. `passed_on` receives the id of each request that
+    its server has."""
 
     def __init__(
         self, clock: Clock, fresh_id: Callable[[], str], reports: Reports, passed_on: PassedOn | None = None

@@ -75,7 +75,7 @@ class WatchedStream:
 
 
 class WatchedBody:
-    """Gathers a body of at most `limit` bytes and hands it on at its end."""
+    """Implements `Watch`: gathers a body of at most `limit` bytes and hands it on at its end."""
 
     def __init__(self, read: Callable[[bytes], None], limit: int = MAX_LIST) -> None:
         self._read = read
@@ -163,7 +163,7 @@ class LateStore:
         return getattr(self._store, name)
 
     def is_known(self, key: str) -> bool:
-        """Returns what the store says of a key; when asked again, always True. So a delivery names its episode to
+        """Returns whether the store knows a key; from the second time on, True. So a delivery names its episode to
         `clear`, and `settle` knows which one to end."""
         is_first = key not in self._keys
         self._keys.add(key)
@@ -197,8 +197,8 @@ class LateStore:
 
 @dataclass(slots=True)
 class ResultVerdict:
-    """Watches the answer to a call. At its end an error of the tool is noted in the record; `settle` then updates the
-    store and passes the error to `count`."""
+    """Implements `Watch` for the answer to a call. At its end an error of the tool is noted in the record; `settle`
+    then updates the store and passes the error to `count`."""
 
     _request_id: JsonValue
     _check: Check | None

@@ -111,6 +111,7 @@ class Asking:
 
     @property
     def session(self) -> str:
+        """Returns the id of the client's MCP session, '' without one."""
         return "" if self.message.modern else self.call_route.raw.header(SESSION_HEADER) or ""
 
     @property
@@ -122,11 +123,11 @@ class Asking:
 
     @property
     def shows_all(self) -> bool:
+        """Returns whether this client sees the list as the server writes it."""
         return self.rules.shows_all and self.rules.collapse is None
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
-        """Returns the tools to judge a call by, the upstream's own answer where it refuses this client, or the reason
-        why the call cannot be judged."""
+        """Returns the tools to judge a call by, the upstream's refusal of this client, or why no call is judged."""
         listed = self._find_known()
         catalogue = None if listed is None else self._catalogue(listed)
         if listed is None or catalogue is None or call.tool not in catalogue.judged:
@@ -182,6 +183,7 @@ class Asking:
         return None if found is None else found.hints
 
     def make_served(self, known: Known) -> LearnedTools:
+        """Returns the tools of a list that the route serves."""
         return self._catalogue(known).tools
 
     def _find_known(self) -> Known | None:
@@ -225,8 +227,7 @@ class Asking:
         return reply
 
     async def _prepare_call(self, call: ToolCall, catalogue: Catalogue) -> None:
-        """Compiles a tool's check before its first call, in a thread; also that of a function that a container's call
-        names."""
+        """Compiles in a thread the check of a tool, and that of a function which a container's call names, before use."""
         tools = catalogue.tools
         named = find_listed_name(call.tool, tools)
         group = tools.container
@@ -240,8 +241,7 @@ class Asking:
                 await asyncio.to_thread(tools.prepare, name, prepare)
 
     async def _doubts(self, call: ToolCall, known: Known, catalogue: Catalogue) -> bool:
-        """Returns whether a list is too old to refuse this call or to change it. For an unknown name the list is
-        requested again in spite of the lifetime that the server gave it."""
+        """Returns whether a list is too old to refuse or change a call; for an unknown name, whatever its lifetime."""
         if self.learner.is_just_requested(known):
             return False
         if (policy := catalogue.tools.get(call.tool)) is None:
@@ -291,6 +291,7 @@ class Asking:
             self.report_unpinned(tool)
 
     def report_unpinned(self, tool: ListedTool) -> None:
+        """Reports a served tool whose definition is not the approved one."""
         pinned = self.rules.pinned
         is_shown = self.rules.show_name(tool.name, tool.hints) is not None
         if pinned is not None and is_shown and not self.rules.is_pinned(tool):
@@ -384,8 +385,7 @@ def find_listed_name(name: str, tools: Mapping[str, ToolPolicy]) -> str:
 
 
 def make_list_key(call_route: RouteRequest, upstream: GuardedUpstream, rules: LearnPolicy) -> Key:
-    """Returns the key of the list that applies to a request. It depends on the credentials that are sent to the
-    upstream, not on those that the client sent to the proxy."""
+    """Returns the key of the list for a request, by the credentials for the upstream, not those for the proxy."""
     binding, raw = call_route.binding, call_route.raw
     names = CREDENTIALS | rules.credentials if rules.credentials else CREDENTIALS
     present = (names & raw.headers.by_name.keys()) - binding.dropped

@@ -102,6 +102,7 @@ class Learner:
         self._sessions: OrderedDict[tuple[Key, str], None] = OrderedDict()
 
     async def close(self) -> None:
+        """Cancels the requests under way."""
         asking = (*self._asking.values(), *self._reading)
         for task in asking:
             task.cancel()
@@ -267,6 +268,7 @@ class Learner:
         self.mark_outdated(key)
 
     def forget(self, key: Key, session: str) -> None:
+        """Forgets a session."""
         self._sessions.pop((key, session), None)
 
 

@@ -66,7 +66,7 @@ class Catalogue:
 
 
 class Catalogues:
-    """The catalogues of one route by list. The least recently used one is dropped first."""
+    """Implements `LearnedLists`: the catalogues of one route by list. The least recently used one is dropped first."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, str], Catalogue] = OrderedDict()
@@ -118,6 +118,7 @@ class ListReader:
         self._size = 0
 
     async def close(self) -> None:
+        """Ends the child processes."""
         await self._pool.close()
 
     async def read(self, content_type: str, body: bytes, request_id: JsonValue) -> Read:

@@ -46,11 +46,13 @@ class FeedReader:
         self._closed = False
 
     def put(self, event: ServerEvent, server: str) -> None:
+        """Adds an event."""
         if written := self._write(event, server):
             self._waiting.append(written)
             self._arrived.set()
 
     def end(self) -> None:
+        """Ends the stream."""
         self._closed = True
         self._arrived.set()
 

@@ -76,8 +76,8 @@ _FILTERS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts",
 
 
 class JoinedUpstream(OwnServer):
-    """Implements `Upstream`. `upstreams` are the connections to the servers, by the names that the settings give them.
-    Made inside a running event loop."""
+    """Implements `Upstream` and `JoinsServers`. `upstreams` are the connections to the servers, by their names in
+    the settings. Made inside a running event loop."""
 
     def __init__(self, settings: JoinedSettings, upstreams: Mapping[str, GuardedUpstream]) -> None:
         self._settings = settings

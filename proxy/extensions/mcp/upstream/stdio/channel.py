@@ -98,6 +98,7 @@ class Channel:
 
     @property
     def pid(self) -> int:
+        """Returns the child's process id."""
         return self._child.pid
 
     async def watch(self, seconds: float) -> tuple[ChildEnded | None, list[str]]:
@@ -141,11 +142,8 @@ class Channel:
         return self.exit is None and self._child.is_reading
 
     def ask(self, client: ChildClient, message: Message, body: bytes, *, streams: bool) -> ChildRequest:
-        """Sends a request; gives where its answer arrives. `drain` waits until the child has read enough.
-
-        Raises:
-                ChildEnded: the child has ended.
-        """
+        """Sends a request. Returns it, with the mailbox that gets the answer. `drain` waits until the child has read
+        enough. Raises ChildEnded if the child has ended."""
         if self.exit is not None:
             raise self.exit
         number, sent = self._choose_id(message.id, body, _ID, self._requests)
@@ -171,11 +169,7 @@ class Channel:
         return number, replace_value(body, at, number.encode())
 
     async def tell(self, client: ChildClient, value: dict[str, JsonValue], body: bytes) -> None:
-        """Sends a notification, or the client's answer to a request of the server.
-
-        Raises:
-                ChildEnded: the child has ended.
-        """
+        """Sends a notification, or the client's answer to a request of the server. Raises ChildEnded as `ask`."""
         if "method" not in value:
             question = _key(value.get("id"))
             if question not in client.questions:
@@ -220,6 +214,7 @@ class Channel:
             self._closing = asyncio.ensure_future(self.close())
 
     async def close(self) -> None:
+        """Ends the child."""
         for mailbox in [client.last_mailbox for client in self._clients]:
             if mailbox is not None:
                 mailbox.close()  # without a reader, so that the child's last messages need not wait

@@ -103,6 +103,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
+        """Returns the exit code; negative for a signal, None while the child runs."""
         return self._process.returncode
 
     @property
@@ -112,6 +113,7 @@ class Child:
 
     @property
     def last_lines(self) -> list[str]:
+        """Returns the last lines of stderr, credentials masked."""
         return [mask_credentials(line, _QUOTED) for line in self._last_lines]
 
     @property

@@ -24,6 +24,7 @@ class ChildEnded(Exception):  # noqa: N818 - it names an event
 
     @property
     def how(self) -> str:
+        """Returns the end of the child in words."""
         return f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
 
 
@@ -46,10 +47,12 @@ class Mailbox:
 
     @property
     def is_closed(self) -> bool:
+        """Returns whether it takes no further message."""
         return self._closed
 
     @property
     def is_full(self) -> bool:
+        """Returns whether it holds as many messages as it keeps."""
         return len(self._messages) >= MOST_WAITING and not self._closed
 
     def when_read(self, act: Callable[[], None]) -> None:
@@ -69,10 +72,12 @@ class Mailbox:
         self.arrived.set()
 
     def end(self, why: ChildEnded) -> None:
+        """Ends the mailbox because the child has ended."""
         self._ended = why
         self.arrived.set()
 
     def close(self) -> None:
+        """Ends the mailbox because its reader or its session is gone."""
         self._closed = True
         self.arrived.set()
         self._tell_read()
@@ -112,7 +117,7 @@ class Mailbox:
         return None
 
     async def next(self) -> tuple[bytes, bool] | None:
-        """Does the same, once there is something to take."""
+        """Waits until there is something to `take`, and takes it."""
         self._is_writing = False
         while not self.has_news:
             self._tell_read()
@@ -143,6 +148,7 @@ class ChildClient:
 
     @property
     def is_busy(self) -> bool:
+        """Returns whether a request or a stream is open."""
         return bool(self.open) or self.stream is not None
 
     def listen(self) -> Mailbox:

@@ -69,6 +69,7 @@ class Sessions:
 
     @property
     def children(self) -> int:
+        """Returns the number of running children."""
         return len(self._channels)
 
     def is_starting(self, session_id: str) -> bool:
@@ -178,6 +179,7 @@ class Sessions:
             self._sweep_later()
 
     async def close(self) -> None:
+        """Ends every child."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()

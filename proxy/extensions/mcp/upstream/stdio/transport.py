@@ -226,7 +226,7 @@ class StdioUpstream(OwnServer):
     async def _ask(
         self, channel: Channel, client: ChildClient, request: UpstreamRequest, message: Message, body: bytes, **how: Any
     ) -> Answer:
-        """Sends one request; gives its answer, or the head of a stream if other messages come first."""
+        """Sends one request. Returns its answer, or the head of a stream if other messages come first."""
         exchange = self._begin(channel, client, replace(request, body=body), message, **how)
         try:
             async with asyncio.timeout(request.timeout if math.isfinite(request.timeout) else None):
@@ -253,7 +253,7 @@ class StdioUpstream(OwnServer):
         return exchange
 
     def read_first(self, exchange: ChildExchange) -> Answer:
-        """The answer to a request, once its first message is there."""
+        """Returns the answer to a request whose first message is there, or whose time is over."""
         channel, sent, mailbox = exchange.channel, exchange.sent, exchange.sent.mailbox
         if exchange.is_late and not mailbox.has_news:
             channel.abandon(sent.number)
@@ -335,7 +335,7 @@ class StdioUpstream(OwnServer):
 @dataclass(slots=True)
 class ChildExchange:
     """Implements `StartedExchange`: a request that a process has. `log`: that of its session, for a client that resumes
-    the stream; `forget`: its client has no session, and ends with it. `is_alone`: `start` has sent it."""
+    the stream; `forget`: its client has no session, and ends with it. `is_alone`: `start` sent it."""
 
     upstream: StdioUpstream
     channel: Channel
