@@ -227,7 +227,7 @@ class Asking:
         return reply
 
     async def _prepare_call(self, call: ToolCall, catalogue: Catalogue) -> None:
-        """Compiles in a thread the check of a tool, and that of a function which a container's call names, before use."""
+        """Compiles in a thread the checks of a tool, and of a function that a container's call names, before use."""
         tools = catalogue.tools
         named = find_listed_name(call.tool, tools)
         group = tools.container
