@@ -108,7 +108,7 @@ class Driver(Generic[Result]):
     """Drives one coroutine. `drive` begins it, and each `Signal` that it waits for resumes it. `go_on` ends it in a
     task. `on_advance` is called when it has ended, or waits for anything but a signal."""
 
-    __slots__ = ("_error", "_steps", "_waiting", "needs_task", "result")
+    __slots__ = ("_error", "_steps", "_waiting", "result")
 
     def __init__(self, steps: Coroutine[Any, Any, Result]) -> None:
         self._steps: Coroutine[Any, Any, Result] | None = steps
@@ -116,8 +116,6 @@ class Driver(Generic[Result]):
         self._error: BaseException | None = None
         self.result: Result | None = None
         """The coroutine's return value; None as long as it runs, and if it raised."""
-        self.needs_task = True
-        """Set if it waits for anything but a signal, or has ended."""
 
     def drive(self, error: BaseException | None = None) -> None:
         """Runs the coroutine until it ends or has to wait; `error` is raised where it waits now."""
@@ -132,12 +130,11 @@ class Driver(Generic[Result]):
         try:
             waiting = steps.send(None) if error is None else steps.throw(error)
         except StopIteration as ended:
-            self._steps, self.result, self.needs_task = None, ended.value, True
+            self._steps, self.result = None, ended.value
         except BaseException as failed:  # noqa: BLE001 - raised by `go_on`
-            self._steps, self._error, self.needs_task = None, failed, True
+            self._steps, self._error = None, failed
         else:
             self._waiting = waiting
-            self.needs_task = type(waiting) is not Signal
             if type(waiting) is Signal:
                 waiting.hear = self.drive
                 return
