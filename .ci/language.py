@@ -2,11 +2,11 @@
 
     python .ci/language.py                 checks user-facing text; prints each finding (`make lint` runs it)
     python .ci/language.py --code          prints the number of findings of each package, and of the evidence pages
-    python .ci/language.py --code PATH...  prints each finding in the comments, docstrings and test names there
-
-User-facing text is README.md, docs/ except docs/evidence, the descriptions of JSON Schemas, the comments of the chart's
     python .ci/language.py --code PATH...  prints each finding in the comments, docstrings and test names of PATH
-blocks, code spans and quoted text do not count. Exit codes: 0 success, 1 problems found.
+
+User-facing text is README.md, docs/ except docs/evidence, the descriptions of JSON Schemas, the chart's notes, the
+comments of its values and of config.example.yaml, and the messages in proxy/. Code blocks, code spans
+and quoted text do not count. Exit codes: 0 success, 1 problems found.
 """
 
 from __future__ import annotations
