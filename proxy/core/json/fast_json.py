@@ -53,7 +53,7 @@ def read(text: bytes, limits: TextLimits) -> JsonValue | Absent:
 
 
 def mark(text: bytes, limits: TextLimits, decode: Decode | None = None, check: object = None) -> bytes:
-    """Returns the same bytes, as a `KnownText` if `decode` reads them: by default the quick reader."""
+    """Returns the same bytes, as a `KnownText` if `decode` reads them without loss: by default the quick reader."""
     value = read(text, limits) if decode is None else read_proved(text, decode)
     return text if value is ABSENT else KnownText.of(text, limits, PlainReader.QUICK, check)
 
