@@ -135,7 +135,7 @@ MAX_FILE: Final = 400
 MAX_MEDIAN: Final = 200
 # Package -> its lines today. The figures only shrink: a change that removes lines lowers them, and a feature that needs
 # more says so in its commit. The aims are 15,500 lines of core, 19,000 of the rest of the main job, 36,000 of plugins.
-MAX_LINES: Final = {"core": 19_205, "main job": 23_393, "plugins": 42_780}
+MAX_LINES: Final = {"core": 19_205, "main job": 23_371, "plugins": 42_769}
 MAX_FILES: Final = 469
 # By how many lines a figure may be out of date.
 SLACK: Final = 250
