@@ -228,6 +228,20 @@ async def test_refuses_a_whole_body_in_too_many_small_chunks(at_once: bool) -> N
     assert b"POST / The body comes in too many small chunks. Send larger chunks." == seen.body
 
 
+async def test_accepts_a_chunked_body_behind_a_large_body_in_the_same_bytes() -> None:
+    size = 200_000
+    async with listening(told) as (_, port), client(port) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\nx" % size)
+        await run_others()
+        writer.write(b"x" * (size - 1) + CHUNKED_HEAD + b"1\r\ny\r\n")
+        first = await read_message(reader)
+        writer.write(b"1\r\ny\r\n0\r\n\r\n")
+        second = await read_message(reader)
+
+    assert size == len(first.body) - len(b"POST / ")
+    assert b"POST / yy" == second.body
+
+
 async def test_parses_a_bounded_number_of_chunks_in_each_turn_of_the_loop() -> None:
     pieces: list[int] = []
 

@@ -317,7 +317,7 @@ class ReadingConnection(RequestHandler, WatchedProtocol):
         message, body = messages[-1]
         self.has_parsed, self.body, self.chunked = True, body, message.chunked
         self.queued += len(messages)
-        self.body_open, self.body_read = not body.is_eof(), len(data)
+        self.body_open, self.body_read = not body.is_eof(), min(len(data), PIECE)
         start, self.head_since = _SHORTEST_HEAD, None
         if self.head_size:  # the blank line that ends this head may have begun in the bytes before
             data, start = self.head_end + data, max(start - self.head_size + len(self.head_end), 0)
