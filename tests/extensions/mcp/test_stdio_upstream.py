@@ -486,12 +486,15 @@ async def test_a_process_of_one_session_reads_its_clients_ids_and_a_shared_one_i
     hanging.cancel()
 
 
-async def test_an_id_of_a_request_that_was_given_up_goes_to_no_other_before_its_answer(upstream: StdioUpstream) -> None:
+@pytest.mark.parametrize("own", [1, "p1"], ids=["a number", "as the proxy's own ids"])
+async def test_an_id_of_a_request_that_was_given_up_goes_to_no_other_before_its_answer(
+    own: int | str, upstream: StdioUpstream
+) -> None:
     headers = await begin(upstream)
-    given_up = call("progress", 1, arguments={"seconds": 0.2})
+    given_up = call("progress", own, arguments={"seconds": 0.2})
     assert isinstance(await post(upstream, given_up, headers, seconds=0.1), UpstreamFault)
-    *_, answer = await messages(await post(upstream, call("echo", 1, arguments={"a": 1}), headers))
-    assert (1, '{"a": 1}') == (answer["id"], answer["result"]["content"][0]["text"])
+    *_, answer = await messages(await post(upstream, call("echo", own, arguments={"a": 1}), headers))
+    assert (own, '{"a": 1}') == (answer["id"], answer["result"]["content"][0]["text"])
 
 
 async def test_a_message_to_a_process_of_one_session_goes_there_unchanged(upstream: StdioUpstream) -> None:

@@ -164,7 +164,7 @@ class Channel:
         number = _key(own)
         if number and not self.shared and number not in taken and number not in self._late:
             return number, body
-        while (number := f'"p{next(self._numbers)}"') in taken:
+        while (number := f'"p{next(self._numbers)}"') in taken or number in self._late:
             pass
         return number, replace_value(body, at, number.encode())
 
