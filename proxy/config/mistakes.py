@@ -95,8 +95,8 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def split_url(url: str) -> SplitResult:
-    """A URL in its parts. One that cannot be read, such as `http://[`, has none: it counts as one without a host."""
+    """A URL in its parts. One that cannot be read, such as `http://[` or `http://a b`, has none: it has no host."""
     try:
-        return urlsplit(url)
+        return urlsplit("" if any(map(str.isspace, url)) else url)
     except ValueError:
         return urlsplit("")
