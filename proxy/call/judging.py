@@ -125,8 +125,8 @@ async def _advise_call(context: CallContext, failure: Failure) -> Failure:
     return container.advise_call(failure, await _decide(context, call, function), function.feedback)
 
 
-# Another validator also judges one forwarded call in so many: until it has judged `FIRST` calls of a tool, and later.
-# If two validators read a schema differently, the first calls show it. Each question costs a process as much as a call.
+# Another validator judges one in `SAMPLE_OF_FIRST` forwarded calls of a tool until it has judged `FIRST`, then one in
+# `SAMPLE_OF_LATER`. If the validators read a schema differently, the first calls show it. Judging costs a call again.
 FIRST: Final = 10
 SAMPLE_OF_FIRST: Final = 100
 SAMPLE_OF_LATER: Final = 1000

@@ -1,7 +1,7 @@
 """Stores for episodes, call counts and container expansions: one file per backend, chosen by `make_store`.
 
 A new backend is one file with a `KeepsState`, and its entry in `STORES`. The store contract suite then also runs over
-it. Backends that need a server are plugins. `core.contract.attempts.add` defines what a failure does to an episode.
+it. A plugin adds a backend that needs a server. `core.contract.attempts.add` defines what a failure does to an episode.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the log's lines without blocking the event loop.
 
 A write to a pipe that nobody reads, or to a disk that hangs, blocks its caller. So lines go into a bounded queue, and
-a thread writes what is queued to the stream's file descriptor:
+a thread writes the queued lines to the stream's file descriptor:
 
     write(line)   in the caller: queues a line, or drops it if the queue is full
     _run          in the thread: writes all that is queued, and reports how many lines were lost in between
@@ -97,7 +97,7 @@ class StreamWriter:
         except Exception as error:  # noqa: BLE001 - whatever the stream raises: no line may fail a call
             self.drop(WRITE_FAILED, type(error).__name__)
 
-    def drop(self, reason: str, why: str) -> None:  # noqa: ARG002 - nobody is told of a single line
+    def drop(self, reason: str, why: str) -> None:  # noqa: ARG002 - only a queue reports why
         """Counts a line that is lost."""
         self.dropped[reason] += 1
 

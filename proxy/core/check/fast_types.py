@@ -1,8 +1,8 @@
 """Reads large arguments by the types of their schema: one pass in C reads and judges those that are valid. It saves
 44 % of the instructions that 400 rows add to a call, 300 % of a clean call.
 
-The schema is written as a type of msgspec, which accepts no value that the schema rejects. `fast_json` proves that the
-value is written back as the same text, so no undeclared key was lost. Any other text is read and judged as usual.
+The schema is written as a type of msgspec, which accepts no value that the schema rejects. `fast_json` writes
+the value back and compares the texts. If they differ, such as by an undeclared key, the text is read as usual.
 """
 
 from __future__ import annotations

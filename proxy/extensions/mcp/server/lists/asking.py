@@ -127,7 +127,7 @@ class Asking:
         return self.rules.shows_all and self.rules.collapse is None
 
     async def tools(self, call: ToolCall) -> Tools | Failure | UpstreamReply:
-        """Returns the tools to judge a call by, the upstream's refusal of this client, or why no call is judged."""
+        """Returns the tools that have the call's schema. If there are none: the upstream's refusal, or a failure."""
         listed = self._find_known()
         catalogue = None if listed is None else self._catalogue(listed)
         if listed is None or catalogue is None or call.tool not in catalogue.judged:

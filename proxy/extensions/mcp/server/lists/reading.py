@@ -43,7 +43,7 @@ class Catalogue:
         self.tools: Final = LearnedTools(listing, rules, policies, careful=True)
         self._reported: set[str] = set()
         self.judged: Final[set[str]] = set()
-        """Names of listed tools that calls are judged by, and of which nothing is left to report."""
+        """Names of tools that have a usable schema and need no further report."""
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
 
     def mirrors(self, name: str) -> tuple[Mirror, ...]:
